@@ -226,6 +226,7 @@ func (recheck) Observe(f Fact) error {
 			if err := planned(a, ch); err != nil {
 				return bad("%v", err)
 			}
+		case n.State == protocol.Moving && a.Entry.Kind == protocol.KindDeregister && n.Target.IsZero(): // the target has gone
 		case n.State == protocol.Moving && (n.Target != b.Target || n.Owner != b.Owner || n.Epoch != b.Epoch):
 			return bad("is busy and is moved again, to %v", n.Target)
 		case n.State == protocol.Homed && a.Entry.Kind == protocol.KindAssignHomes:
@@ -292,14 +293,14 @@ func (c *longestTTL) Name() string { return "I7 longest TTL" }
 func (c *longestTTL) Observe(f Fact) error {
 	switch f := f.(type) {
 	case Elected:
+		delete(c.barrier, f.Member)
+	case Barriered:
+		c.barrier[f.Member] = f
 		for k := range c.back {
 			if k[0] == f.Member {
 				delete(c.back, k)
 			}
 		}
-		delete(c.barrier, f.Member)
-	case Barriered:
-		c.barrier[f.Member] = f
 	case RegisterReceived:
 		c.back[[2]sharding.Member{f.Leader, f.Member}] = true
 	case Acted:

@@ -381,6 +381,9 @@ func (w *world) forgedDirectives() {
 		if p == nil || p.self == w.leaderOf(s.m.DirectiveTerm()) {
 			continue
 		}
+		if p.node.server && s.m.DirectiveTerm() > w.heard[s.to] {
+			continue // who leads a new term nobody knows but from its own word, and servers are believed not to lie
+		}
 		w.logf("forged", p, "to %v: %v", s.to, s.m)
 		p.sendControl(s.to, s.m)
 		if n++; n == 4 {

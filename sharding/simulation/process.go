@@ -93,7 +93,7 @@ func (w *world) start(n *node) *process {
 		h := &host{p: p, shards: map[sharding.ShardID][]*shardRun{}, orders: map[protocol.ShardEpoch]bool{}}
 		h.conf = region.Config{
 			Self: p.self, Type: t.name, NumShards: t.shards, Hosts: hosts,
-			MaxMessages: w.maxMessages, MaxBytes: w.maxBytes, AskHomeEvery: 300 * time.Millisecond, Off: w.opts.Region,
+			MaxMessages: w.maxMessages, MaxBytes: w.maxBytes, AskHomeEvery: 300 * time.Millisecond, HoldFor: 3 * time.Second, Off: w.opts.Region,
 		}
 		h.region = region.New(h.conf)
 		p.regions = append(p.regions, h)
@@ -212,6 +212,9 @@ func (p *process) control(from sharding.Member, m protocol.Message) {
 		return
 	}
 	if p.machine != nil {
+		if _, ok := m.(*protocol.Register); ok {
+			p.w.observe(RegisterReceived{Leader: p.self, Member: from})
+		}
 		p.stepMachine(coordinator.Received{From: from, Message: m})
 	}
 }
@@ -267,13 +270,13 @@ func (p *process) stepSession(ev region.Event) {
 	p.do(func() {
 		w := p.w
 		w.steps++
-		w.logf("session", p, "%T %+v", ev, ev)
 		commands := p.session.Step(p.now(), ev)
+		w.logStep("session", p, ev, len(commands))
 		if d, ok := ev.(region.DirectiveReceived); ok {
 			w.judged(p, d, commands)
 		}
 		for _, c := range commands {
-			w.logf("session", p, "  -> %T %+v", c, c)
+			w.logCommand("session", p, c)
 			p.sessionCommand(c)
 		}
 	})
@@ -307,15 +310,15 @@ func (h *host) step(ev region.Event) {
 	p.do(func() {
 		w := p.w
 		w.steps++
-		w.logf("region", p, "%s %T %+v", h.conf.Type, ev, ev)
 		commands := h.region.Step(p.now(), ev)
+		w.logStep(string(h.conf.Type), p, ev, len(commands))
 		if o, ok := ev.(region.Ordered); ok {
 			if d, ok := o.Directive.(*protocol.HandOff); ok {
 				h.handOffTaken(d, commands)
 			}
 		}
 		for _, c := range commands {
-			w.logf("region", p, "  -> %T %+v", c, c)
+			w.logCommand(string(h.conf.Type), p, c)
 			h.command(c)
 		}
 		h.bounds()
@@ -394,10 +397,10 @@ func (p *process) stepMachine(ev coordinator.Event) {
 	p.do(func() {
 		w := p.w
 		w.steps++
-		w.logf("coordinator", p, "%T %+v", ev, ev)
 		commands := p.machine.Step(p.now(), ev)
+		w.logStep("coordinator", p, ev, len(commands))
 		for _, c := range commands {
-			w.logf("coordinator", p, "  -> %T %+v", c, c)
+			w.logCommand("coordinator", p, c)
 			p.machineCommand(c)
 		}
 	})

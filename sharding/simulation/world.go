@@ -100,6 +100,7 @@ type world struct {
 	effects   map[effectKey]effectOf
 	contacted map[ShardKey]bool
 	past      []coordinatorSend
+	heard     map[sharding.Member]uint64 // newest term of which each member has had a directive of its leader
 	answers   map[uint64]func(coordinator.Answer)
 	request   uint64
 	strategy  strategies
@@ -136,7 +137,7 @@ func Run(o Options) Result {
 func newWorld(o Options) *world {
 	w := &world{
 		opts: o, rng: rand.New(rand.NewPCG(o.Seed, 0x5eed)), byMember: map[sharding.Member]*process{}, stuck: map[ShardKey]bool{},
-		leaders: map[uint64]sharding.Member{}, canon: map[ShardKey]protocol.ShardRecord{}, effects: map[effectKey]effectOf{},
+		leaders: map[uint64]sharding.Member{}, canon: map[ShardKey]protocol.ShardRecord{}, effects: map[effectKey]effectOf{}, heard: map[sharding.Member]uint64{},
 		contacted: map[ShardKey]bool{}, askFor: 3 * time.Second, answers: map[uint64]func(coordinator.Answer){},
 	}
 	ms := func(low, high int64) time.Duration {
@@ -286,6 +287,26 @@ func (w *world) logf(what string, p *process, format string, args ...any) {
 	fmt.Fprintf(w.opts.Trace, "%10.3fms %6d %-12s %-11s %s\n", float64(w.now)/1e6, w.steps, who, what, fmt.Sprintf(format, args...))
 }
 
+// logStep notes what a machine was given; a tick that brings nothing is left out.
+func (w *world) logStep(what string, p *process, ev any, commands int) {
+	if w.opts.Trace == nil {
+		return
+	}
+	if commands == 0 {
+		switch ev.(type) {
+		case coordinator.Ticked, region.Ticked:
+			return
+		}
+	}
+	w.logf(what, p, "%v", ev)
+}
+
+func (w *world) logCommand(what string, p *process, c any) {
+	if w.opts.Trace != nil {
+		w.logf(what, p, "  -> %v", c)
+	}
+}
+
 func (w *world) elected(p *process, term uint64) {
 	w.result.Elections++
 	w.logf("raft", p, "wins term %d", term)
@@ -400,6 +421,9 @@ func (w *world) judged(p *process, d region.DirectiveReceived, commands []region
 	}
 	if ack, ok := d.Message.(*protocol.LeaseAck); ok && d.Coordinator && d.From == f.Leader {
 		w.observe(Acked{Member: p.self, Ack: ack})
+	}
+	if d.Coordinator && d.From == f.Leader {
+		w.heard[p.self] = max(w.heard[p.self], f.Term)
 	}
 	w.observe(f)
 }
