@@ -138,7 +138,7 @@ func (r *Region) pump(sh *shard) {
 				return
 			}
 			if w := r.pop(sh); w.claim != nil {
-				r.claim(sh, w.claim)
+				r.settle(sh, w.claim)
 			} else {
 				r.accept(sh, w)
 			}
@@ -296,19 +296,7 @@ func (r *Region) claim(sh *shard, c *protocol.SenderDone) {
 		r.push(sh, waiting{claim: c, class: c.Epoch})
 		r.pump(sh)
 	case sh.stage == serving:
-		for _, n := range sh.next {
-			if n.epoch > c.Epoch && n.epoch < sh.epoch && !r.down[n.dest] { // it follows what was forwarded, and comes round
-				r.passClaim(c, n)
-				return
-			}
-		}
-		s := r.sender(sh, c.Sender)
-		if c.Seq == 0 {
-			s.direct = true
-		} else {
-			s.settle(c.From, c.Seq)
-		}
-		r.drain(sh, s)
+		r.settle(sh, c)
 	default:
 		to, ok := r.successor(sh, c.Epoch)
 		if !ok || r.down[to.dest] {
@@ -318,4 +306,21 @@ func (r *Region) claim(sh *shard, c *protocol.SenderDone) {
 		}
 		r.passClaim(c, to)
 	}
+}
+
+// settle takes a claim as the owner. One about a way that this node has forwarded in between follows what it forwarded, and comes round.
+func (r *Region) settle(sh *shard, c *protocol.SenderDone) {
+	for _, n := range sh.next {
+		if n.epoch > c.Epoch && n.epoch < sh.epoch && !r.down[n.dest] {
+			r.passClaim(c, n)
+			return
+		}
+	}
+	s := r.sender(sh, c.Sender)
+	if c.Seq == 0 {
+		s.direct = true
+	} else {
+		s.settle(c.From, c.Seq)
+	}
+	r.drain(sh, s)
 }
