@@ -153,6 +153,9 @@ func (m *Machine) lead() {
 	}
 	if m.state.created {
 		m.do(Broadcast{Message: &protocol.Leading{Term: m.term}})
+		for _, n := range m.state.members() { // whom Serf may not know as up yet: they have shards to keep (I16)
+			m.send(m.state.slots[n].member, &protocol.Leading{Term: m.term})
+		}
 	}
 }
 

@@ -169,6 +169,9 @@ func (m *Machine) sees(ev MemberSeen) {
 		}
 	}
 	m.joined = m.joined || m.active
+	if p := m.peers[ev.Member]; ev.Status == MemberUp && m.active && m.state.created && (p == nil || !p.synced) {
+		m.send(ev.Member, &protocol.Leading{Term: m.term}) // it was not known as up when this term began, or lost the word
+	}
 }
 
 // candidates gives the members that may get shards of a type now, sorted by name: registered and hosting, settled, lease alive, not
