@@ -54,7 +54,7 @@ func (c *nothingLost) Observe(f Fact) error {
 		}
 	case Replied:
 		if m := c.messages[f.Command]; m != nil && f.Status != protocol.StatusOK {
-			m.ended = fmt.Sprintf("reply with status %d", f.Status)
+			m.ended = fmt.Sprintf("reply with status %d at %d ms: %s", f.Status, f.Global/1e6, f.Reason)
 		}
 	case Expired:
 		if m := c.messages[f.Command]; m != nil {

@@ -87,7 +87,11 @@ func (c *client) replied(r *protocol.Reply) {
 	w := c.p.w
 	command := protocol.Command{Client: c.p.self.Incarnation, Seq: r.Ask}
 	echo := r.Status != protocol.StatusOK || a == nil || bytes.Equal(r.Payload, a.payload)
-	w.observe(Replied{Global: w.now, Member: c.p.self, Command: command, Ask: r.Ask, Status: r.Status, Echo: echo})
+	f := Replied{Global: w.now, Member: c.p.self, Command: command, Ask: r.Ask, Status: r.Status, Echo: echo}
+	if r.Status != protocol.StatusOK {
+		f.Reason = string(r.Payload)
+	}
+	w.observe(f)
 	if a == nil {
 		return
 	}

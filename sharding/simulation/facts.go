@@ -138,6 +138,7 @@ type (
 		Ask     uint64
 		Status  protocol.Status
 		Echo    bool
+		Reason  string // of a refusal
 	}
 	// Expired: an Ask ended by its deadline.
 	Expired struct {
