@@ -54,6 +54,7 @@ func (c *nothingLost) Observe(f Fact) error {
 		}
 	case Replied:
 		if m := c.messages[f.Command]; m != nil && f.Status != protocol.StatusOK {
+			m.expired = m.expired || f.Global-m.Global >= m.Wait*9/10-5e6 // by the clock of whoever held it
 			m.ended = fmt.Sprintf("reply with status %d at %d ms: %s", f.Status, f.Global/1e6, f.Reason)
 		}
 	case Expired:

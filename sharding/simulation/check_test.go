@@ -53,7 +53,7 @@ func lapsed(m sharding.Member, term uint64) *protocol.Entry {
 }
 
 func sent(seq, ask uint64) Submitted {
-	return Submitted{Global: 20e9, Member: alice, Key: cart7, Command: protocol.Command{Client: alice.Incarnation, Seq: seq}, Entity: "x", Ask: ask}
+	return Submitted{Global: 20e9, Member: alice, Key: cart7, Command: protocol.Command{Client: alice.Incarnation, Seq: seq}, Entity: "x", Ask: ask, Wait: 3e9}
 }
 
 func begun(m sharding.Member, epoch sharding.Epoch, at sharding.Instant, seq uint64) Begun {
@@ -71,8 +71,10 @@ func TestCheckers(t *testing.T) {
 	noRecheckPin := applied(9, plan(alice, 1, ""), homed(alice, 1, 5), to(bob, homed(alice, 1, 5)))
 	noRecheckPin.Pins[cart7] = "a"
 	reply := func(seq uint64, s protocol.Status, echo bool) Replied {
-		return Replied{Member: alice, Command: sent(seq, seq).Command, Ask: seq, Status: s, Echo: echo}
+		return Replied{Member: alice, Command: sent(seq, seq).Command, Ask: seq, Status: s, Echo: echo, Global: 20e9 + 9e8}
 	}
+	soon := sent(1, 1)
+	soon.Wait = 1e9
 	stream := Disturbed{Global: 20e9, Kind: DisturbedStream, A: alice, B: bob, Data: true}
 	for _, c := range []struct {
 		name, invariant string
@@ -142,6 +144,8 @@ func TestCheckers(t *testing.T) {
 		{"doubled", "I11", []Fact{sent(1, 0), begun(bob, 1, 0, 1), begun(carol, 2, 0, 1)}, "has begun before"},
 		{"lost", "I11", []Fact{grant, sent(1, 0), Ended{}}, "nothing was heard of it"},
 		{"given up", "I11", []Fact{grant, sent(1, 0), DeadLettered{alice, sent(1, 0).Command, "hops"}, Ended{}}, "dead letter: hops"},
+		{"refused", "I11", []Fact{grant, sent(1, 1), reply(1, protocol.StatusUnavailable, true), Ended{}}, "reply with status 2"},
+		{"refused at its deadline", "I11", []Fact{grant, soon, reply(1, protocol.StatusUnavailable, true), Ended{}}, ""},
 		{"lost with its stream", "I11", []Fact{applied(5, homes(), none, homed(bob, 1, 5)), stream, sent(1, 0), Ended{}}, ""},
 		{"another stream broke", "I11", []Fact{grant, stream, sent(1, 0), Ended{}}, "never began"},
 		{"lost with a dead process", "I11", []Fact{grant, sent(1, 0), Disturbed{Global: 21e9, Kind: DisturbedProcess, A: alice}, Ended{}}, ""},

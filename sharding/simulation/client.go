@@ -77,7 +77,7 @@ func (c *client) send(t *simType, entity string, mode protocol.Mode, wait time.D
 		})
 	}
 	w.contacted[key] = true
-	w.observe(Submitted{Global: w.now, Member: p.self, Key: key, Command: s.Command, Entity: entity, Ask: s.Ask})
+	w.observe(Submitted{Global: w.now, Member: p.self, Key: key, Command: s.Command, Entity: entity, Ask: s.Ask, Wait: int64(wait)})
 	p.host(t.name).step(s)
 }
 

@@ -129,6 +129,7 @@ type (
 		Command protocol.Command
 		Entity  string
 		Ask     uint64
+		Wait    int64 // ns to the deadline of an Ask
 	}
 	// Replied: an Ask of the member ended by a reply. Echo: the payload is the one that was asked.
 	Replied struct {
