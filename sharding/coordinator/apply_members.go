@@ -39,10 +39,8 @@ func (s *State) applyRegister(r *protocol.RegisterNode) Result {
 	if r.Member.Node == "" || r.Member.Incarnation.IsZero() {
 		return refuse(CodeRefused, "a member needs a name and an incarnation")
 	}
-	for _, g := range s.gone {
-		if g.member == r.Member && g.superseded {
-			return refuse(CodeRefused, "%s was superseded by a later process of its node", r.Member)
-		}
+	if s.superseded(r.Member) {
+		return refuse(CodeRefused, "%s was superseded by a later process of its node", r.Member)
 	}
 	var regions []protocol.RegionInfo
 	for _, g := range r.Regions {
@@ -86,6 +84,11 @@ func (s *State) applyRegister(r *protocol.RegisterNode) Result {
 	}
 	s.mapChanged()
 	return Result{Members: true}
+}
+
+// superseded says that a later process of the node has said that this one is dead: it owns nothing again.
+func (s *State) superseded(m sharding.Member) bool {
+	return slices.ContainsFunc(s.gone, func(g departed) bool { return g.member == m && g.superseded })
 }
 
 func (s *State) applyDeregister(d *protocol.Deregister) Result {

@@ -67,7 +67,7 @@ func (m *Machine) renew(from sharding.Member, msg *protocol.Renew) {
 		return
 	}
 	if !p.synced {
-		m.send(from, &protocol.Leading{Term: m.term}) // it has not registered with this leader
+		m.hint(from) // it has not registered with this leader
 	}
 	p.arrived = m.at
 	p.renewal = &renewal{msg, m.at}

@@ -33,7 +33,8 @@ type Machine struct {
 	commands uint64             // last command number
 	asks     uint64             // last ask number
 	granting bool               // one GrantLeases in flight
-	joined   bool               // registrations or drains changed: look at candidates again
+	hinted   map[sharding.Member]sharding.Instant
+	joined   bool // registrations or drains changed: look at candidates again
 }
 
 // sight is what Serf says of a member.
@@ -78,6 +79,19 @@ func (m *Machine) reset() {
 	m.peers = map[sharding.Member]*peer{}
 	m.runs = map[sharding.TypeName]*run{}
 	m.pending = map[uint64]pending{}
+	m.hinted = map[sharding.Member]sharding.Instant{}
+}
+
+// hint tells a member who leads, at most once a second: one whose registration is refused would else be told for ever.
+func (m *Machine) hint(who sharding.Member) {
+	if last, ok := m.hinted[who]; ok && m.at < last.Add(repeatEvery) {
+		return
+	}
+	if len(m.hinted) >= maxGone {
+		clear(m.hinted)
+	}
+	m.hinted[who] = m.at
+	m.send(who, &protocol.Leading{Term: m.term})
 }
 
 // Step takes one event at a time and returns what is to be done, in order. at never goes back; an earlier one counts as the last.
@@ -194,6 +208,10 @@ func (m *Machine) finish(c protocol.Command, r Result) {
 
 // committed applies an entry, on leader and follower alike; a leader then follows up what changed.
 func (m *Machine) committed(ev Committed) {
+	if m.elected && ev.Term > m.term {
+		m.fail(CodeNotLeader) // a later leader's entry: this one has been deposed, whether raft has told it yet or not
+		m.reset()
+	}
 	r := m.state.Apply(ev.Index, ev.Term, ev.Entry)
 	if ev.Entry.Kind == protocol.KindSetStrategy && r.Code == "" {
 		m.prepare(m.state.typeAt(ev.Entry.SetStrategy.Type))
@@ -280,7 +298,7 @@ func (m *Machine) received(from sharding.Member, msg protocol.Message) {
 		return
 	}
 	if _, reg := m.state.registered(from); reg == nil {
-		m.send(from, &protocol.Leading{Term: m.term}) // it is not known (any more): it should register
+		m.hint(from) // it is not known (any more): it should register
 		return
 	}
 	switch msg := msg.(type) {

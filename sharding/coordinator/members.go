@@ -43,6 +43,10 @@ func (m *Machine) register(from sharding.Member, msg *protocol.Register) {
 			Detail: fmt.Sprintf("this node speaks versions %d to %d, the cluster %d to %d: run an adjacent version", lo, hi, protocol.OldestVersion, protocol.Version)}})
 		return
 	}
+	if m.state.superseded(from) {
+		m.registerAck(from, []protocol.Refusal{{Code: "superseded", Detail: from.String() + " was superseded by a later process of its node: start it again"}})
+		return
+	}
 	p := m.peers[from]
 	if p == nil {
 		p = &peer{}

@@ -32,6 +32,8 @@ type world struct {
 	strategy string // ok, or a verdict
 	requests uint64
 	out      *strings.Builder
+	queue    []func() // what is to happen next, in order
+	draining bool
 	asks     []AskStrategy
 	holdAsks bool
 }
@@ -81,8 +83,22 @@ func (w *world) wall() int64 { return 1_700_000_000_000 + int64(w.now)/1e6 }
 
 func (w *world) printf(format string, args ...any) { fmt.Fprintf(w.out, format+"\n", args...) }
 
+// step queues an event for a server: everything happens in the order in which it was caused.
 func (w *world) step(server string, ev Event) {
-	w.run(server, w.machines[server].Step(w.now, ev))
+	w.queue = append(w.queue, func() { w.run(server, w.machines[server].Step(w.now, ev)) })
+	if w.draining {
+		return
+	}
+	w.draining = true
+	for n := 0; len(w.queue) > 0; n++ {
+		if n > 100_000 {
+			panic("the machines never come to rest")
+		}
+		next := w.queue[0]
+		w.queue = w.queue[1:]
+		next()
+	}
+	w.draining = false
 }
 
 func (w *world) toLeader(ev Event) {
@@ -175,7 +191,9 @@ func (w *world) asked(c AskStrategy) {
 // answer picks a native strategy by the spec's source; fill puts everything on the first candidate and moves nothing.
 func answer(spec protocol.StrategySpec) pluginapi.Strategy {
 	if spec.Source == "fill" {
-		return pluginapi.OneByOne{Place: func(s *pluginapi.Snapshot, _ *pluginapi.Placement, _ uint32) (int, error) { return s.Candidates[0], nil }}
+		return pluginapi.OneByOne{Place: func(s *pluginapi.Snapshot, _ *pluginapi.Placement, _ uint32) (int, error) {
+			return s.Candidates[0], nil
+		}}
 	}
 	return hash.Strategy{}
 }
