@@ -2,6 +2,7 @@ package region
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -20,9 +21,17 @@ func member(n string) sharding.Member {
 	return m
 }
 
+// tester is what a history needs of rapid.T, and of the hunt for a failure below.
+type tester interface {
+	Helper()
+	Logf(string, ...any)
+	Fatalf(string, ...any)
+}
+
 // world is three regions with a scripted coordinator, links that keep order and delay at will, and entities that answer when told to.
 type world struct {
-	t      *rapid.T
+	t      tester
+	draw   func(limit int) int // a number below limit
 	now    sharding.Instant
 	nodes  []*wnode
 	links  [3][3][]protocol.Message
@@ -58,9 +67,9 @@ type wshard struct {
 	stopping bool
 }
 
-func newWorld(t *rapid.T, faults bool, limit int, off Mutations) *world {
+func newWorld(t tester, draw func(int) int, faults bool, limit int, off Mutations) *world {
 	w := &world{
-		t: t, now: 1, faults: faults, limit: limit, lastSeq: map[string]uint64{}, begunCmd: map[uint64]int{}, ended: map[uint64][]protocol.Status{},
+		t: t, draw: draw, now: 1, faults: faults, limit: limit, lastSeq: map[string]uint64{}, begunCmd: map[uint64]int{}, ended: map[uint64][]protocol.Status{},
 		asks: map[uint64]bool{}, dead: map[uint64]string{}, stops: map[string]int{},
 	}
 	for i := range 3 {
@@ -369,9 +378,9 @@ func (w *world) check() {
 func (w *world) play(steps int) {
 	for range steps {
 		w.now += sharding.Instant(time.Millisecond)
-		op := rapid.IntRange(0, 99).Draw(w.t, "op")
-		n := w.nodes[rapid.IntRange(0, 2).Draw(w.t, "node")]
-		k := rapid.IntRange(0, 2).Draw(w.t, "other")
+		op := w.draw(100)
+		n := w.nodes[w.draw(3)]
+		k := w.draw(3)
 		switch {
 		case op < 25:
 			w.submit(n, k, op%2 == 0)
@@ -395,18 +404,54 @@ func (w *world) play(steps int) {
 
 // On planned moves between live nodes nothing is lost, doubled or reordered, however the moves chain (spec 2.3; I10, I11, I12, I13).
 func TestMovesLoseNothing(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) { newWorld(t, false, 1<<20, Mutations{}).play(250) })
+	rapid.Check(t, func(t *rapid.T) { newWorld(t, drawing(t), false, 1<<20, Mutations{}).play(250) })
 }
 
 // Full buffers refuse, never lie: what was refused was not begun, and the bounds hold (I13, I14).
 func TestFullBuffersRefuse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(t, true, rapid.IntRange(1, 6).Draw(t, "limit"), Mutations{})
-		w.play(250)
+		newWorld(t, drawing(t), true, rapid.IntRange(1, 6).Draw(t, "limit"), Mutations{}).play(250)
 	})
 }
 
 // Streams that break lose messages, but double and reorder none, and everything comes to rest (spec 2.3).
 func TestBrokenStreamsKeepOrder(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) { newWorld(t, true, 1<<20, Mutations{}).play(250) })
+	rapid.Check(t, func(t *rapid.T) { newWorld(t, drawing(t), true, 1<<20, Mutations{}).play(250) })
+}
+
+func drawing(t *rapid.T) func(int) int {
+	return func(limit int) int { return rapid.IntRange(0, limit-1).Draw(t, "n") }
+}
+
+// hunted stops a history at its first failure.
+type hunted struct{}
+
+type found struct{ what string }
+
+func (hunted) Helper()                      {}
+func (hunted) Logf(string, ...any)          {}
+func (hunted) Fatalf(f string, args ...any) { panic(found{fmt.Sprintf(f, args...)}) }
+func hunt(seed uint64, off Mutations) (what string) {
+	defer func() {
+		if e := recover(); e != nil {
+			what = e.(found).what
+		}
+	}()
+	rng := rand.New(rand.NewPCG(seed, 1))
+	newWorld(hunted{}, rng.IntN, false, 1<<20, off).play(250)
+	return ""
+}
+
+// Without the holds the same histories fail: they can (spec 2.6).
+func TestMovesNeedHolds(t *testing.T) {
+	for seed := range uint64(1000) {
+		if what := hunt(seed, Mutations{}); what != "" {
+			t.Fatalf("seed %d fails with every rule on: %s", seed, what)
+		}
+		if what := hunt(seed, Mutations{Holds: true}); what != "" {
+			t.Logf("seed %d: %s", seed, what)
+			return
+		}
+	}
+	t.Error("1000 histories pass without holds: they test nothing")
 }
