@@ -22,6 +22,7 @@ type Machine struct {
 	elected bool // raft says that this server leads, in term
 	active  bool // and the barrier has passed: it may act (I5)
 	term    uint64
+	awake   sharding.Instant // after a stall of this process silence counts from here: renewals may wait to be read
 	floor   sharding.Instant // leases that earlier leaders acknowledged have lapsed after this (I7)
 
 	seen map[sharding.Member]sight // Serf's view; kept without leadership too
@@ -47,6 +48,9 @@ type sight struct {
 type pending struct {
 	done func(Result)
 }
+
+// stalled is how long without an event this process must have stood still: ticks come every 100 ms.
+const stalled = 300 * time.Millisecond
 
 // The time between repeats of a directive that has not been answered.
 const repeatEvery = time.Second
@@ -96,6 +100,9 @@ func (m *Machine) hint(who sharding.Member) {
 
 // Step takes one event at a time and returns what is to be done, in order. at never goes back; an earlier one counts as the last.
 func (m *Machine) Step(at sharding.Instant, ev Event) []Command {
+	if at.Sub(m.at) > stalled {
+		m.awake = at.Add(m.ttl() / 2)
+	}
 	m.at = max(m.at, at)
 	m.cmds = nil
 	switch ev := ev.(type) {
