@@ -12,6 +12,7 @@ import (
 // one another; the successor forwards in its turn. Epochs grow with each hop, so nothing ever goes round or to and fro (spec 3.3).
 type successor struct {
 	epoch sharding.Epoch
+	chain sharding.Epoch
 	dest  sharding.Member
 	at    sharding.Instant
 }
@@ -32,7 +33,7 @@ func (r *Region) successor(sh *shard, class sharding.Epoch) (successor, bool) {
 	if _, gone := r.gone[h.Owner]; gone {
 		return successor{}, false
 	}
-	n := successor{epoch: h.Epoch, dest: h.Owner, at: r.now}
+	n := successor{epoch: h.Epoch, chain: h.Chain, dest: h.Owner, at: r.now}
 	sh.next = slices.DeleteFunc(sh.next, func(o successor) bool { return r.now >= o.at.Add(forgetAfter) })
 	if len(sh.next) == maxSuccessors {
 		sh.next = slices.Delete(sh.next, 0, 1)
@@ -50,6 +51,10 @@ func (r *Region) forward(sh *shard, w waiting, to successor) {
 	d := w.d
 	if s := sh.senders[d.Sender]; s != nil && d.Seq <= s.last {
 		r.late(d)
+		return
+	}
+	if overtaken(w.class, to.chain) {
+		r.refuse(sh, d, DeadOvertaken)
 		return
 	}
 	if d.Hops >= protocol.MaxHops {

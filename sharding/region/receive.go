@@ -98,12 +98,16 @@ func (r *Region) Arrive(at sharding.Instant, from sharding.Member, d *protocol.D
 }
 
 func (r *Region) arrive(sh *shard, from sharding.Member, d *protocol.Deliver, until sharding.Instant) {
-	if r.serves(sh, d.Epoch) && len(sh.arrived) == 0 {
+	if r.serves(sh, d.Epoch) && len(sh.arrived) == 0 && !overtaken(d.Epoch, sh.chain) {
 		r.accept(sh, waiting{d: d, from: from, class: d.Epoch, at: r.now, until: until})
 		return
 	}
 	if s := sh.senders[d.Sender]; s != nil && d.Seq <= s.last {
 		r.late(d)
+		return
+	}
+	if sh.stage != idle && overtaken(d.Epoch, sh.chain) {
+		r.refuse(sh, d, DeadOvertaken)
 		return
 	}
 	class := d.Epoch
@@ -114,6 +118,10 @@ func (r *Region) arrive(sh *shard, from sharding.Member, d *protocol.Deliver, un
 	r.pump(sh)
 	r.wantHome(sh)
 }
+
+// overtaken says that what was sent to the owner of epoch class may be behind what another owner has begun since, of which the owner after
+// the chain of handoffs that began at epoch chain was not told.
+func overtaken(class, chain sharding.Epoch) bool { return class+1 < chain }
 
 // serves says whether messages of senders that believe in an epoch may begin here now. One who believes in a newer epoch knows more than
 // this node: its message waits for the map.

@@ -83,6 +83,7 @@ type shard struct {
 	stage     stage
 	epoch     sharding.Epoch
 	granted   uint64
+	chain     sharding.Epoch // of the grant: see protocol.ShardRecord
 	since     sharding.Epoch // first epoch of this unbroken ownership: a sender that believes in it or a later one sends straight to here
 	dead      sharding.Epoch // up to here nothing is served ever again
 	briefed   bool           // StartShard of epoch came
