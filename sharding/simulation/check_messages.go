@@ -6,6 +6,7 @@ import (
 
 	"github.com/droverhq/drover/sharding"
 	"github.com/droverhq/drover/sharding/protocol"
+	"github.com/droverhq/drover/sharding/region"
 )
 
 // nothingLost is I11: no message begins twice, and one that never began has an excuse, something beyond a planned move between live
@@ -20,8 +21,8 @@ type nothingLost struct {
 
 type message struct {
 	Submitted
-	begun, expired bool
-	ended          string
+	begun, expired, overtaken bool
+	ended                     string
 }
 
 type ownedSince struct {
@@ -51,10 +52,12 @@ func (c *nothingLost) Observe(f Fact) error {
 	case DeadLettered:
 		if m := c.messages[f.Command]; m != nil {
 			m.ended = "dead letter: " + f.Reason
+			m.overtaken = f.Reason == region.DeadOvertaken
 		}
 	case Replied:
 		if m := c.messages[f.Command]; m != nil && f.Status != protocol.StatusOK {
 			m.expired = m.expired || f.Global-m.Global >= m.Wait*9/10-5e6 // by the clock of whoever held it
+			m.overtaken = f.Reason == region.DeadOvertaken
 			m.ended = fmt.Sprintf("reply with status %d at %d ms: %s", f.Status, f.Global/1e6, f.Reason)
 		}
 	case Expired:
@@ -103,6 +106,9 @@ func (c *nothingLost) excused(m *message) bool {
 			involved[o.owner] = true
 		}
 	}
+	if m.overtaken { // refused because the shard had changed hands without handoff, and the sender's map is as old as that
+		from -= patience
+	}
 	first := sort.Search(len(c.excuses), func(i int) bool { return c.excuses[i].Global >= from })
 	for _, e := range c.excuses[first:] {
 		if e.Global > to {
@@ -113,6 +119,12 @@ func (c *nothingLost) excused(m *message) bool {
 			if e.Key == m.Key {
 				return true
 			}
+			continue
+		}
+		if e.Global < m.Global-c.bounds.Lag {
+			continue
+		}
+		switch e.Kind {
 		case DisturbedStream:
 			if e.Data && involved[e.A] && involved[e.B] {
 				return true
