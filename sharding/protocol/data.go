@@ -63,6 +63,42 @@ const (
 	StatusTryAgain    Status = 7
 )
 
+// String gives the name for logs and metrics.
+func (m Mode) String() string {
+	switch m {
+	case Tell:
+		return "tell"
+	case Ask:
+		return "ask"
+	case Start:
+		return "start"
+	}
+	return "unknown"
+}
+
+// String gives the name for logs, metrics and errors.
+func (s Status) String() string {
+	switch s {
+	case StatusOK:
+		return "ok"
+	case StatusFailed:
+		return "failed"
+	case StatusUnavailable:
+		return "unavailable"
+	case StatusNoType:
+		return "no_type"
+	case StatusBadMessage:
+		return "bad_message"
+	case StatusMoved:
+		return "moved"
+	case StatusAsk:
+		return "ask"
+	case StatusTryAgain:
+		return "try_again"
+	}
+	return "unknown"
+}
+
 // SenderMoved is a sender's last word on one way: to the member it took for the owner under Epoch it sent the numbers From..Seq, and now
 // it sends elsewhere (or on a new stream). The former owner passes it on as SenderDone, behind all that it forwards.
 type SenderMoved struct {
