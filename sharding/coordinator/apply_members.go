@@ -73,7 +73,7 @@ func (s *State) applyRegister(r *protocol.RegisterNode) Result {
 	if old != nil {
 		reg.index, reg.draining = old.index, old.draining
 	}
-	s.slots[n].reg = reg
+	s.slots[n].reg, s.order = reg, nil
 	if old != nil {
 		// Types it no longer hosts: it says itself that it does not serve them.
 		for _, t := range s.types {
@@ -102,7 +102,7 @@ func (s *State) applyDeregister(d *protocol.Deregister) Result {
 		}
 	}
 	if len(d.Types) == 0 {
-		s.slots[n].reg = nil
+		s.slots[n].reg, s.order = nil, nil
 		s.gone = append(s.gone, departed{d.Member, s.index, d.Cause == protocol.CauseSuperseded})
 		if len(s.gone) > maxGone {
 			s.goneFrom = s.gone[0].index

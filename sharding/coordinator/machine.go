@@ -351,6 +351,12 @@ func (m *Machine) tick() {
 		return
 	}
 	m.dropLapsed()
+	for _, n := range m.state.members() {
+		who := m.state.slots[n].member
+		if p := m.peers[who]; p != nil && !p.synced {
+			m.hint(who) // Leading may have been lost
+		}
+	}
 	m.joined = true // settle times and lapses pass without an event
 }
 

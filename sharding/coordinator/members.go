@@ -24,7 +24,12 @@ func (m *Machine) syncPeers() {
 		}
 	}
 	for who := range m.peers { // deleting is the same in any order
-		if _, reg := m.state.registered(who); reg == nil && !m.peers[who].registering {
+		if _, reg := m.state.registered(who); reg != nil {
+			continue
+		}
+		if p := m.peers[who]; p.registering {
+			*p = peer{registering: true, asked: p.asked} // it comes back, and settles anew
+		} else {
 			delete(m.peers, who)
 		}
 	}

@@ -36,6 +36,7 @@ type world struct {
 	draining bool
 	asks     []AskStrategy
 	holdAsks bool
+	violate  func(format string, args ...any) // a rule is broken
 }
 
 // fakeNode renews its lease, confirms what it starts and completes handoffs, unless told not to.
@@ -47,14 +48,21 @@ type fakeNode struct {
 	records   map[TypeShard]protocol.ShardRecord
 	renewed   sharding.Instant
 	seq       uint64
-	silent    bool // sends nothing, receives nothing
-	stuck     bool // does not complete handoffs, nor kills
-	unstarted bool // does not confirm StartShard
-	covered   sharding.Instant
+	silent    bool                         // sends nothing, receives nothing
+	stuck     bool                         // does not complete handoffs, nor kills
+	unstarted bool                         // does not confirm StartShard
+	covered   sharding.Instant             // its lease, on its own clock
+	serves    map[TypeShard]sharding.Epoch // covered by the lease, unless it has lapsed
+	stopped   map[TypeShard]sharding.Epoch // served no more, whatever the map says
+}
+
+func newFakeNode(m sharding.Member) *fakeNode {
+	return &fakeNode{member: m, records: map[TypeShard]protocol.ShardRecord{}, serves: map[TypeShard]sharding.Epoch{}, stopped: map[TypeShard]sharding.Epoch{}}
 }
 
 func newWorld(out *strings.Builder) *world {
-	return &world{ttl: 5 * time.Second, machines: map[string]*Machine{}, nodes: map[sharding.Member]*fakeNode{}, strategy: verdictOK, out: out}
+	violate := func(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+	return &world{violate: violate, ttl: 5 * time.Second, machines: map[string]*Machine{}, nodes: map[sharding.Member]*fakeNode{}, strategy: verdictOK, out: out}
 }
 
 func inc(n int) sharding.Incarnation { return sharding.Incarnation{byte(n)} }
@@ -233,7 +241,13 @@ func (w *world) deliver(to sharding.Member, msg protocol.Message) {
 		n.follow(msg)
 	case *protocol.LeaseAck:
 		if n.applied.Index >= msg.Revision.Index {
-			n.covered = msg.SentAt.Add(time.Duration(msg.TTL) * time.Millisecond)
+			n.covered = max(n.covered, msg.SentAt.Add(time.Duration(msg.TTL)*time.Millisecond))
+			for ts, r := range n.records {
+				if r.Owner == to && (r.State == protocol.Homed || r.State == protocol.Moving) && r.Granted <= msg.Revision.Index && n.stopped[ts] < r.Epoch {
+					n.serves[ts] = r.Epoch
+					w.checkAlone(n, ts)
+				}
+			}
 		}
 	case *protocol.StartShard:
 		if !n.unstarted {
@@ -242,14 +256,30 @@ func (w *world) deliver(to sharding.Member, msg protocol.Message) {
 	case *protocol.HandOff:
 		w.printf("%s <- HandOff %d@%d", short(to), msg.Shard, msg.Epoch)
 		if !n.stuck {
+			n.stop(TypeShard{msg.Type, msg.Shard}, msg.Epoch)
 			w.toLeader(Received{From: to, Message: &protocol.HandOffComplete{Type: msg.Type, Shard: msg.Shard, Epoch: msg.Epoch, Senders: []protocol.SenderSeq{{Sender: to, Seq: 7}}}})
 		}
 	case *protocol.KillShard:
 		w.printf("%s <- KillShard %d@%d", short(to), msg.Shard, msg.Epoch)
 		if !n.stuck {
+			n.stop(TypeShard{msg.Type, msg.Shard}, msg.Epoch)
 			w.toLeader(Received{From: to, Message: &protocol.ShardsStopped{Type: msg.Type, Shards: []protocol.ShardEpoch{{Shard: msg.Shard, Epoch: msg.Epoch}}}})
 		}
 	}
+}
+
+// checkAlone: nobody else may be serving what n serves from now on (I1).
+func (w *world) checkAlone(n *fakeNode, ts TypeShard) {
+	for _, o := range w.sorted() {
+		if e := o.serves[ts]; o != n && e != 0 && w.now < o.covered && w.now < n.covered {
+			w.violate("%s serves shard %d at epoch %d, and so does %s at %d until %v", n.member, ts.Shard, n.serves[ts], o.member, e, time.Duration(o.covered))
+		}
+	}
+}
+
+func (n *fakeNode) stop(ts TypeShard, e sharding.Epoch) {
+	delete(n.serves, ts)
+	n.stopped[ts] = e
 }
 
 // follow applies a map update as a session does.
@@ -261,7 +291,11 @@ func (n *fakeNode) follow(u *protocol.ShardMapUpdate) {
 	}
 	for _, d := range u.Types {
 		for _, r := range d.Shards {
-			n.records[TypeShard{d.Type, r.Shard}] = r
+			ts := TypeShard{d.Type, r.Shard}
+			n.records[ts] = r
+			if r.Owner != n.member || r.Epoch != n.serves[ts] || r.State == protocol.Fenced {
+				delete(n.serves, ts)
+			}
 		}
 	}
 	n.applied = u.To
@@ -414,7 +448,7 @@ func (w *world) exec(t *testing.T, d *datadriven.TestData) {
 	case "node": // node a [shards=N] [strategy=S] [proxy] [eager expect=N] [supersedes=a1]: a node starts and registers
 		n := w.nodes[who(arg(0))]
 		if n == nil {
-			n = &fakeNode{member: who(arg(0)), records: map[TypeShard]protocol.ShardRecord{}}
+			n = newFakeNode(who(arg(0)))
 			w.nodes[n.member] = n
 		}
 		g := protocol.RegionInfo{Type: typ, NumShards: uint32(a.num("shards", 6)), Hosts: !a.has("proxy"), Role: "compute"}
@@ -480,6 +514,9 @@ func (w *world) exec(t *testing.T, d *datadriven.TestData) {
 	case "forget":
 		w.request(ForgetNode{Node: who(arg(0)).Node})
 	case "stopping": // stopping a [drain]: the node says so
+		if n := w.nodes[who(arg(0))]; !a.has("drain") {
+			clear(n.serves)
+		}
 		w.toLeader(Received{From: who(arg(0)), Message: &protocol.Stopping{Drain: a.has("drain")}})
 	case "complete", "stopped": // complete a 3 epoch=1: HandOffComplete or ShardsStopped comes in
 		i, e := a.shards()[0], sharding.Epoch(a.num("epoch", 1))

@@ -32,6 +32,7 @@ type State struct {
 	servers  []protocol.PutServer
 	types    []*typeState // sorted by name
 
+	order   []uint32    // of members(); nil: to be made again
 	touched []TypeShard // by the entry being applied
 }
 
@@ -169,29 +170,34 @@ func (r *registration) hosts(t sharding.TypeName) bool {
 	return g != nil && g.Hosts && (g.Role == "" || slices.Contains(r.info.Roles, g.Role))
 }
 
-// members gives the slots of the registered members, sorted by Member.Less.
+// members gives the slots of the registered members, sorted by Member.Less. Callers must not change it.
 func (s *State) members() []uint32 {
-	var out []uint32
+	if s.order != nil {
+		return s.order
+	}
+	s.order = make([]uint32, 0, len(s.slots))
 	for n := range s.slots {
 		if s.slots[n].reg != nil {
-			out = append(out, uint32(n))
+			s.order = append(s.order, uint32(n))
 		}
 	}
-	slices.SortFunc(out, func(a, b uint32) int {
+	slices.SortFunc(s.order, func(a, b uint32) int {
 		if s.slots[a].member.Less(s.slots[b].member) {
 			return -1
 		}
 		return 1
 	})
-	return out
+	return s.order
 }
 
 // newest gives the last registered incarnation of a node name: its slot, or 0. Incarnations before it own no new shard.
 func (s *State) newest(node sharding.NodeID) uint32 {
+	order := s.members()
+	i := sort.Search(len(order), func(i int) bool { return s.slots[order[i]].member.Node >= node })
 	best := uint32(0)
-	for n := range s.slots {
-		if r := s.slots[n].reg; r != nil && s.slots[n].member.Node == node && (best == 0 || r.index > s.slots[best].reg.index) {
-			best = uint32(n)
+	for ; i < len(order) && s.slots[order[i]].member.Node == node; i++ {
+		if best == 0 || s.slots[order[i]].reg.index > s.slots[best].reg.index {
+			best = order[i]
 		}
 	}
 	return best
