@@ -156,7 +156,7 @@ func (m *Machine) note(n Note) { m.do(n) }
 // lead begins acting: everything committed before has been applied.
 func (m *Machine) lead() {
 	m.active = true
-	m.floor = m.at
+	m.floor, m.awake = m.at, m.at
 	if !m.cfg.Off.LeaseMargin {
 		m.floor = m.at.Add(withMargin(time.Duration(m.state.longestTTL) * time.Millisecond))
 	}

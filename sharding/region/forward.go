@@ -1,6 +1,7 @@
 package region
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/droverhq/drover/sharding"
@@ -77,6 +78,16 @@ func (r *Region) passClaim(c *protocol.SenderDone, to successor) {
 
 // passSettled hands on what is known not to come any more, once everything else has been forwarded.
 func (r *Region) passSettled(sh *shard) {
+	if sh.left && len(r.closed) > 0 {
+		to, ok := r.successor(sh, sh.epoch)
+		if !ok || r.down[to.dest] {
+			return
+		}
+		for _, m := range slices.SortedFunc(maps.Keys(r.closed), compareMembers) {
+			r.passClaim(&protocol.SenderDone{Shard: sh.home.Shard, Sender: m}, to)
+		}
+	}
+	sh.left = false
 	for _, m := range sh.sortedSenders() {
 		s := sh.senders[m]
 		if len(s.settled) == 0 {
@@ -112,30 +123,24 @@ func (r *Region) unhold(sh *shard) {
 // peerClosed: what the stream from a member carried and has not arrived never will. Holds that wait for it end, here and at the owners
 // that this node forwards to.
 func (r *Region) peerClosed(p sharding.Member) {
+	r.closed[p] = true
 	for i := range r.shards {
 		sh := &r.shards[i]
 		if sh.hold && sh.source == p {
 			r.endHolds(sh)
 		}
 		closed := &protocol.SenderDone{Type: r.cfg.Type, Shard: sh.home.Shard, Sender: p}
-		switch sh.stage {
-		case stopping, stopped:
-			closed.Epoch = sh.epoch
-			r.push(sh, waiting{claim: closed, class: sh.epoch})
-		case idle:
-			if len(sh.next) == 0 && len(sh.arrived) == 0 {
-				continue
-			}
-			if len(sh.arrived) > 0 {
-				c := *closed
-				c.Epoch = sh.arrived[len(sh.arrived)-1].class
-				r.push(sh, waiting{claim: &c, class: c.Epoch})
-				continue
-			}
-			for _, n := range sh.next {
-				if r.now < n.at.Add(forgetAfter) && !r.down[n.dest] {
-					r.passClaim(closed, n)
-				}
+		if sh.stage != idle || sh.left || len(sh.next) == 0 && len(sh.arrived) == 0 {
+			continue // told when it leaves
+		}
+		if len(sh.arrived) > 0 {
+			closed.Epoch = sh.arrived[len(sh.arrived)-1].class
+			r.push(sh, waiting{claim: closed, class: closed.Epoch})
+			continue
+		}
+		for _, n := range sh.next {
+			if r.now < n.at.Add(forgetAfter) && !r.down[n.dest] {
+				r.passClaim(closed, n)
 			}
 		}
 	}

@@ -63,6 +63,7 @@ func (r *Region) superseded(sh *shard) {
 	r.kill(sh)
 	r.unhold(sh)
 	sh.stage, sh.report, sh.handOff = idle, nil, false
+	sh.left = true
 	if sh.home.Owner != r.cfg.Self {
 		sh.hold = false
 	}

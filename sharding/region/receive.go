@@ -83,6 +83,7 @@ func (sh *shard) holds() bool {
 // Arrive is Step(at, Arrived) without the detours: commands are appended to out. The region owns d from here on.
 func (r *Region) Arrive(at sharding.Instant, from sharding.Member, d *protocol.Deliver, out []Command) []Command {
 	r.begin(at, out)
+	r.heard(from)
 	sh := r.shard(d.Shard)
 	if sh == nil || d.Seq == 0 || d.Mode > protocol.Start || d.Hops == 0 && d.Sender != from || d.Deadline < 0 ||
 		sharding.CheckEntityID(d.Entity) != nil || sharding.ShardOf(d.Entity, r.cfg.NumShards) != d.Shard {
@@ -95,6 +96,13 @@ func (r *Region) Arrive(at sharding.Instant, from sharding.Member, d *protocol.D
 	}
 	r.arrive(sh, from, d, until)
 	return r.finish()
+}
+
+// heard notes that a member has a stream to here.
+func (r *Region) heard(m sharding.Member) {
+	if len(r.closed) > 0 {
+		delete(r.closed, m)
+	}
 }
 
 func (r *Region) arrive(sh *shard, from sharding.Member, d *protocol.Deliver, until sharding.Instant) {

@@ -31,6 +31,9 @@ type Region struct {
 
 	down map[sharding.Member]bool
 	gone map[sharding.Member]sharding.Instant
+	// closed: members whose data stream to here ended and that have not been heard since. An owner that leaves tells the next one, which
+	// would wait for what they had sent.
+	closed map[sharding.Member]bool
 
 	count, bytes int                           // of all buffers: unsent, arrived, held, effects
 	timers       map[sharding.ShardID]struct{} // shards that a Ticked may have work for
@@ -65,6 +68,7 @@ type way struct {
 	dest  sharding.Member
 	epoch sharding.Epoch
 	first uint64 // first number on this way; none was sent while it is above shard.seq
+	floor uint64 // up to here numbers went to owners of which this one knows nothing; 0: none
 }
 
 type shard struct {
@@ -100,6 +104,7 @@ type shard struct {
 	effects   []effect
 
 	// as owner or former owner
+	left    bool      // has left since the next owner was told what it needs not wait for
 	arrived []waiting // in order; served or forwarded from the front
 	next    []successor
 }
@@ -120,7 +125,7 @@ func New(cfg Config) *Region {
 	}
 	cfg.NumShards = max(cfg.NumShards, 1)
 	r := &Region{
-		cfg: cfg, shards: make([]shard, cfg.NumShards), down: map[sharding.Member]bool{}, gone: map[sharding.Member]sharding.Instant{},
+		cfg: cfg, shards: make([]shard, cfg.NumShards), down: map[sharding.Member]bool{}, gone: map[sharding.Member]sharding.Instant{}, closed: map[sharding.Member]bool{},
 		timers: map[sharding.ShardID]struct{}{},
 	}
 	for i := range r.shards {
@@ -142,9 +147,11 @@ func (r *Region) Step(at sharding.Instant, ev Event) []Command {
 	case Ticked:
 		r.tick()
 	case SenderMovedArrived:
+		r.heard(ev.From)
 		m := &ev.Message
 		r.claimArrived(m.Shard, &protocol.SenderDone{Epoch: m.Epoch, Sender: ev.From, From: m.From, Seq: m.Seq}, m.Seq == 0)
 	case SenderDoneArrived:
+		r.heard(ev.From)
 		m := ev.Message
 		r.claimArrived(m.Shard, &m, false)
 	case PeerClosed:
@@ -296,6 +303,7 @@ func (r *Region) forget() {
 			continue
 		}
 		delete(r.gone, m)
+		delete(r.closed, m)
 		for i := range r.shards {
 			if s := r.shards[i].senders[m]; s != nil && len(s.held) == 0 {
 				delete(r.shards[i].senders, m)

@@ -84,10 +84,30 @@ func (r *Region) deliverOwn(sh *shard, m *Submitted) {
 func (r *Region) reroute(sh *shard) {
 	if sh.routable() && (sh.way.dest != sh.home.Owner || sh.way.epoch != sh.home.Epoch) {
 		r.endWay(sh)
+		before := sh.way.epoch
 		sh.way = way{dest: sh.home.Owner, epoch: sh.home.Epoch, first: sh.seq + 1}
+		if before < sh.home.Chain {
+			sh.way.floor = sh.seq
+		}
 		sh.wanted = false
+		r.tellFloor(sh)
 	}
 	r.sendUnsent(sh)
+}
+
+// tellFloor tells a new owner that was not told what former ones had begun (the chain of handoffs is younger than this node's way to
+// them) which numbers it must not wait for.
+func (r *Region) tellFloor(sh *shard) {
+	w := sh.way
+	if w.floor == 0 {
+		return
+	}
+	c := &protocol.SenderDone{Type: r.cfg.Type, Shard: sh.home.Shard, Epoch: w.epoch, Sender: r.cfg.Self, From: 1, Seq: w.floor}
+	if w.dest == r.cfg.Self {
+		r.claim(sh, c)
+	} else if !r.down[w.dest] {
+		r.emit(&Transmit{To: w.dest, Message: c})
+	}
 }
 
 // endWay tells the former owner up to which number this node has sent to it.
@@ -166,9 +186,10 @@ func (r *Region) peerUp(p sharding.Member) {
 		sh := &r.shards[i]
 		if sh.way.dest == p {
 			r.endWay(sh)
+			r.tellFloor(sh)
 			r.sendUnsent(sh)
 		}
-		if sh.stage == idle && len(sh.arrived) > 0 {
+		if sh.stage == idle && (len(sh.arrived) > 0 || len(sh.senders) > 0) {
 			r.pump(sh)
 		}
 	}

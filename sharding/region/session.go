@@ -155,6 +155,7 @@ func (s *Session) drop(ev DirectiveReceived, why DropReason) {
 func (s *Session) directive(ev DirectiveReceived) {
 	term := ev.Message.DirectiveTerm()
 	ack, isAck := ev.Message.(*protocol.RegisterAck)
+	_, isLeading := ev.Message.(*protocol.Leading)
 	switch {
 	case !ev.Coordinator:
 		s.drop(ev, DropNotCoordinator)
@@ -169,10 +170,14 @@ func (s *Session) directive(ev DirectiveReceived) {
 		s.drop(ev, DropNotLeader)
 		return
 	}
-	if term > s.term { // whatever it says first: from now on nothing of an older term counts (I4)
+	if term > s.term { // whatever it says: from now on nothing of an older term counts (I4)
 		s.follow(ev.From, term)
 		if !isAck {
 			s.register()
+		}
+		if !isAck && !isLeading {
+			s.drop(ev, DropNotLeader) // it has not said yet that it leads
+			return
 		}
 	}
 	switch m := ev.Message.(type) {
