@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"github.com/hashicorp/memberlist"
 	"github.com/hashicorp/serf/serf"
 
+	"github.com/droverhq/drover/internal/logbridge"
 	"github.com/droverhq/drover/sharding"
 )
 
@@ -168,7 +170,7 @@ func Open(cfg Config) (*Cluster, error) {
 	sc.Tags = encodeTags(cfg.Info)
 	sc.EnableNameConflictResolution = false // a restart at another address must not vote itself down; see guard
 	sc.LogOutput = nil
-	logger := newLogBridge(cfg.Logger)
+	logger := log.New(logbridge.New(cfg.Logger, "gossip"), "", 0)
 	sc.Logger = logger
 	ml := memberlist.DefaultLANConfig()
 	ml.Logger = logger
