@@ -91,9 +91,9 @@ func TestBadFiles(t *testing.T) {
 		{"not loopback", "[gossip]\nbind = \"10.0.0.1:7946\"\n", `node.toml:2:8: gossip.bind: "10.0.0.1:7946" is not loopback and [tls] is not set: set tls.ca, tls.cert and tls.key, or transport.insecure_bind = true to do without`},
 		{"not loopback, transport", "[transport]\nbind = \"[2001:db8::1]:7947\"\n", `node.toml:2:8: transport.bind: "[2001:db8::1]:7947" is not loopback and [tls] is not set: set tls.ca, tls.cert and tls.key, or transport.insecure_bind = true to do without`},
 		{"http without a token", "[http]\naddress = \"0.0.0.0:8080\"\n", `node.toml:2:11: http.address: "0.0.0.0:8080" is not loopback and no token is set: set http.tokens.admin, or http.insecure_bind = true to do without`},
-		{"all addresses, none told", "[transport]\nbind = \"0.0.0.0:7947\"\ninsecure_bind = true\n", `node.toml:2:8: transport.bind: "0.0.0.0:7947" is no address that others can reach: set transport.advertise to one`},
-		{"advertise", "[transport]\nadvertise = \"0.0.0.0:1\"\n", `node.toml:2:13: transport.advertise: "0.0.0.0:1" is no address that others can reach`},
-		{"advertise a name", "[gossip]\nadvertise = \"example.org:1\"\n", `node.toml:2:13: gossip.advertise: "example.org:1" is a name (gossip needs an IP address)`},
+		{"all addresses, none told", "[transport]\nbind = \"0.0.0.0:7947\"\ninsecure_bind = true\n", `node.toml:2:8: transport.bind: "0.0.0.0:7947" is no address that others can reach: name the one that they use`},
+		{"advertise", "[transport]\nadvertise = \"0.0.0.0:1\"\n", `node.toml:2:13: transport.advertise: "0.0.0.0:1" is not available yet: ` + advertNot + `; leave it at ""` + "\n" + `node.toml:2:13: transport.advertise: "0.0.0.0:1" is no address that others can reach`},
+		{"advertise a name", "[gossip]\nadvertise = \"example.org:1\"\n", `node.toml:2:13: gossip.advertise: "example.org:1" is not available yet: ` + advertNot + `; leave it at ""` + "\n" + `node.toml:2:13: gossip.advertise: "example.org:1" is a name (gossip needs an IP address)`},
 		{"join", "[gossip]\njoin = [\"a.example:7946\", \"b c:1\", \"x:0\"]\n", "node.toml:2:27: gossip.join[1]: \"b c:1\" has no valid host\nnode.toml:2:36: gossip.join[2]: \"x:0\" has port 0 (want 1 to 65535)"},
 		{"part of tls", "[tls]\nca = \"ca.pem\"\n", "node.toml: tls.cert: not set, and others of [tls] are: set ca, cert and key, or none\nnode.toml: tls.key: not set, and others of [tls] are: set ca, cert and key, or none"},
 
