@@ -5,6 +5,7 @@
 #
 # Data goes to data-a, data-b and data-c; logs to data-x/node.log. Each node is its own process: kill them as you like.
 set -euo pipefail
+set -m # each node in a process group of its own: Ctrl-C reaches this script alone, and a node gets one signal
 cd "$(dirname "$0")/.."
 
 drover=${1:-bin/drover}
