@@ -8,6 +8,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"io/fs"
 	"os"
 	"path"
@@ -140,22 +141,10 @@ func matches(patterns []string, p string) bool {
 // Impure returns one line for each thing in a file that a deterministic state machine must not do: start goroutines, use
 // channels, read a clock, draw from a random source that is not its own. Wrong imports are the rules' business, and order
 // of maps that of Unordered.
-func Impure(fset *token.FileSet, file *ast.File) []string {
+func Impure(fset *token.FileSet, file *ast.File, info *types.Info) []string {
 	var out []string
 	report := func(at token.Pos, what string) {
 		out = append(out, fmt.Sprintf("%s: %s", fset.Position(at), what))
-	}
-	names := map[string]string{} // local name of an import → path
-	for _, spec := range file.Imports {
-		imported, _ := strconv.Unquote(spec.Path.Value)
-		name := path.Base(imported)
-		if imported == "math/rand/v2" {
-			name = "rand"
-		}
-		if spec.Name != nil {
-			name = spec.Name.Name
-		}
-		names[name] = imported
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -169,10 +158,14 @@ func Impure(fset *token.FileSet, file *ast.File) []string {
 			report(n.Pos(), "sends on a channel")
 		case *ast.SelectorExpr:
 			x, ok := n.X.(*ast.Ident)
-			if !ok || x.Obj != nil { // a local variable hides the import
+			if !ok {
 				return true
 			}
-			switch names[x.Name] {
+			used, ok := info.Uses[x].(*types.PkgName) // a local variable may hide the import
+			if !ok {
+				return true
+			}
+			switch used.Imported().Path() {
 			case "time":
 				if slices.Contains([]string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}, n.Sel.Name) {
 					report(n.Pos(), "reads the clock with time."+n.Sel.Name)

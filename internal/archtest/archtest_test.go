@@ -56,7 +56,7 @@ func TestCore(t *testing.T) {
 		}
 		for _, file := range p.Syntax {
 			checked++
-			for _, problem := range append(Impure(p.Fset, file), Unordered(p.Fset, file, p.TypesInfo)...) {
+			for _, problem := range append(Impure(p.Fset, file, p.TypesInfo), Unordered(p.Fset, file, p.TypesInfo)...) {
 				t.Error(problem)
 			}
 		}
@@ -140,7 +140,7 @@ func TestPurityFixture(t *testing.T) {
 		}
 	}
 	var have []string
-	for _, problem := range append(Impure(fset, file), Unordered(fset, file, info)...) {
+	for _, problem := range append(Impure(fset, file, info), Unordered(fset, file, info)...) {
 		place, text, ok := strings.Cut(problem, ": ")
 		require.True(t, ok, problem)
 		have = append(have, strings.Split(place, ":")[1]+" "+text)

@@ -31,7 +31,9 @@ func impure(m map[string]int) []string {
 	}
 	for range maps.Keys(m) { // want: maps.Keys in the order of the map
 	}
-	var time struct{ Now func() }
-	time.Now()
+	{
+		var clock struct{ Now func() }
+		clock.Now() // hides the import
+	}
 	return slices.Sorted(maps.Keys(m))
 }
