@@ -31,7 +31,7 @@ race: ## all tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 20m ./...
 
 sim: ## the cluster simulation, SEEDS=2000 seeds
-	$(GO) test ./sharding/simulation/... -run Simulation -count=1 -timeout 0 -sim.seeds=$(SEEDS)
+	$(GO) test ./sharding/simulation -count=1 -timeout 0 -sim.seeds=$(SEEDS)
 
 fuzz: ## every fuzz target for FUZZTIME=20s
 	@scripts/fuzz.sh $(FUZZTIME)
