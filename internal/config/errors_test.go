@@ -177,13 +177,14 @@ func TestUnreadableFiles(t *testing.T) {
 	huge := filepath.Join(dir, "huge.toml")
 	require.NoError(t, os.WriteFile(huge, make([]byte, maxFile+1), 0o600))
 	for path, want := range map[string]string{
-		filepath.Join(dir, "none.toml"): NoSuchFile,
+		filepath.Join(dir, "none.toml"): "no such file",
 		dir:                             "cannot be read: is a directory",
 		huge:                            "larger than 1MiB: not a node.toml",
 	} {
 		_, err := Load(Options{File: path})
 		require.Error(t, err)
 		assert.Equal(t, path+": "+want, err.Error())
+		assert.Equal(t, strings.HasPrefix(want, "no such"), errors.Is(err, ErrNoFile), want)
 	}
 }
 
@@ -228,4 +229,21 @@ func TestValidate(t *testing.T) {
 	require.Len(t, list, 2)
 	assert.True(t, list[0].NotYet)
 	assert.Equal(t, "type.cart.shards: -1 is out of range (want 1 to 1_000_000)", list[1].Error())
+}
+
+// TestFiles: a check says which files are missing, and where they are named.
+func TestFiles(t *testing.T) {
+	dir := t.TempDir()
+	there := filepath.Join(dir, "there.wasm")
+	require.NoError(t, os.WriteFile(there, nil, 0o600))
+	doc := "[tls]\nca = '" + there + "'\ncert = '" + dir + "'\nkey = 'none.pem'\n" + oneType + "strategy = 'none.wasm'\n" +
+		"[[type]]\nname = 'b'\nentity = 'counter'\nstrategy = '" + there + "'\n" +
+		"[[type]]\nname = 'c'\nentity = 'counter'\nstrategy = 'sha256:" + strings.Repeat("0", 64) + "'\n"
+	_, err := Load(Options{File: "node.toml", Data: []byte(doc), Hostname: host, Files: true})
+	assert.EqualError(t, err, "node.toml:3:8: tls.cert: "+quoteText(dir)+" is a directory\n"+
+		`node.toml:4:7: tls.key: "none.pem": no such file`+"\n"+
+		`node.toml:8:12: type.counter.strategy: "none.wasm": no such file`)
+	assert.NotErrorIs(t, err, ErrNoFile)
+	_, err = Load(Options{File: "node.toml", Data: []byte(doc), Hostname: host})
+	assert.NoError(t, err)
 }
