@@ -126,7 +126,7 @@ func readLimited(path string) ([]byte, error) {
 		}
 		return nil, &Error{File: path, Message: reason(err)}
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // nothing was written
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return nil, &Error{File: path, Message: reason(err)}
