@@ -26,6 +26,7 @@ import (
 	"github.com/hashicorp/raft-wal/metadb"
 
 	"github.com/droverhq/drover/internal/logbridge"
+	"github.com/droverhq/drover/internal/queue"
 	"github.com/droverhq/drover/sharding"
 	"github.com/droverhq/drover/sharding/coordinator"
 	"github.com/droverhq/drover/sharding/protocol"
@@ -72,8 +73,8 @@ type Plane struct {
 	log    *wal.WAL
 	meta   *metadb.BoltMetaDB
 	raft   *raft.Raft
-	inbox  *inbox
-	out    *proposals
+	inbox  *queue.Queue[item]
+	out    *queue.Queue[*protocol.Entry]
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -82,6 +83,13 @@ type Plane struct {
 	mu    sync.Mutex
 	known []Server
 	kick  chan struct{}
+}
+
+// item is an event for the machine, or a call to run beside it. The inbox is unbounded, because raft, the transport and the strategies'
+// workers must never wait for the owner while the owner waits for them; what fills it is bounded by those senders.
+type item struct {
+	event coordinator.Event
+	call  func()
 }
 
 const (
@@ -113,7 +121,7 @@ func Open(cfg Config) (*Plane, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("raft snapshots in %s: %w", cfg.Dir, err), log.Close(), meta.Close())
 	}
-	p := &Plane{cfg: cfg, log: log, meta: meta, inbox: newInbox(), out: newProposals(), kick: make(chan struct{}, 1)}
+	p := &Plane{cfg: cfg, log: log, meta: meta, inbox: queue.New[item](0), out: queue.New[*protocol.Entry](0), kick: make(chan struct{}, 1)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	rc := raft.DefaultConfig()
 	rc.LocalID = raft.ServerID(cfg.Server.String())
@@ -128,7 +136,7 @@ func Open(cfg Config) (*Plane, error) {
 	go p.own()
 	p.raft, err = raft.NewRaft(rc, fsm{p}, log, log, snaps, trans)
 	if err != nil {
-		p.inbox.close()
+		p.inbox.Close()
 		p.wg.Wait()
 		return nil, errors.Join(fmt.Errorf("raft: %w", err), trans.Close(), log.Close(), meta.Close())
 	}
@@ -152,12 +160,12 @@ func (p *Plane) Bootstrap() error {
 func (p *Plane) HasState() bool { return p.raft.LastIndex() > 0 }
 
 // Post hands an event to the machine. It never blocks.
-func (p *Plane) Post(ev coordinator.Event) { p.inbox.put(item{event: ev}) }
+func (p *Plane) Post(ev coordinator.Event) { p.inbox.Put(item{event: ev}) }
 
 // View runs f on the owner goroutine, where the machine's state may be read. It returns false, without having run f, once the plane is closed.
 func (p *Plane) View(f func()) bool {
 	done := make(chan struct{})
-	if !p.inbox.put(item{call: func() { f(); close(done) }}) {
+	if !p.inbox.Put(item{call: func() { f(); close(done) }}) {
 		return false
 	}
 	<-done
@@ -215,8 +223,8 @@ func (p *Plane) TransferLeadership() error { return p.raft.LeadershipTransfer().
 func (p *Plane) Close() error {
 	p.cancel()
 	err := p.raft.Shutdown().Error()
-	p.out.close()
-	p.inbox.close()
+	p.out.Close()
+	p.inbox.Close()
 	p.wg.Wait()
 	return errors.Join(err, p.log.Close(), p.meta.Close()) // raft has closed its stream layer
 }
@@ -225,7 +233,7 @@ func (p *Plane) Close() error {
 func (p *Plane) own() {
 	defer p.wg.Done()
 	for {
-		items, ok := p.inbox.take()
+		items, ok := p.inbox.Take()
 		if !ok {
 			return
 		}
@@ -243,7 +251,7 @@ func (p *Plane) step(ev coordinator.Event) {
 	for _, c := range p.cfg.Machine.Step(p.cfg.Now(), ev) {
 		switch c := c.(type) {
 		case coordinator.Propose:
-			p.out.put(c.Entry)
+			p.out.Put(c.Entry)
 		case coordinator.Barrier:
 			p.barrier(c.Term)
 		default:
@@ -268,7 +276,7 @@ func (p *Plane) barrier(term uint64) {
 func (p *Plane) propose() {
 	defer p.wg.Done()
 	for {
-		entries, ok := p.out.take()
+		entries, ok := p.out.Take()
 		if !ok {
 			return
 		}
@@ -414,7 +422,7 @@ func (f fsm) Apply(l *raft.Log) any { return f.ApplyBatch([]*raft.Log{l})[0] }
 // is applied from there on, so that the state does not part from the others' (I9), and Config.Fatal ends the node.
 func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 	done := make(chan struct{})
-	queued := f.p.inbox.put(item{call: func() {
+	queued := f.p.inbox.Put(item{call: func() {
 		defer close(done)
 		for _, l := range logs {
 			if l.Type != raft.LogCommand || f.p.broken {

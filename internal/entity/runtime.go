@@ -26,7 +26,7 @@ type Config struct {
 	Logger *slog.Logger
 	// Reply takes the answer of an entity; it leaves only if the region finds the shard still covered.
 	Reply func(shard sharding.ShardID, epoch sharding.Epoch, to sharding.Member, r protocol.Reply)
-	// Stopped says that the shard is empty: every Stop has ended, or the shard was killed.
+	// Stopped ends Stop: the shard is empty, every entity's Stop has ended.
 	Stopped func(shard sharding.ShardID, epoch sharding.Epoch)
 	// Unbegun takes a message that was never begun and never will be here.
 	Unbegun func(d *protocol.Deliver)
@@ -174,13 +174,12 @@ func (r *Runtime) drop(s *shard) {
 	r.mu.Unlock()
 }
 
-// Kill drops the shard without Stop: its contexts end, no message begins, what waits is Unbegun. Then Stopped is called.
+// Kill drops the shard without Stop and without Stopped: its contexts end, no message begins, what waits is Unbegun.
 func (r *Runtime) Kill(id sharding.ShardID, epoch sharding.Epoch) {
 	if s := r.find(id, epoch); s != nil {
 		r.drop(s)
 		s.kill()
 	}
-	r.cfg.Stopped(id, epoch)
 }
 
 func (s *shard) kill() {
