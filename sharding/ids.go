@@ -77,7 +77,7 @@ func ParseIncarnation(s string) (Incarnation, error) {
 // Member is one process of the cluster: the unit of authentication, leases and ownership.
 type Member struct {
 	Node        NodeID      `cbor:"0,keyasint,omitempty" json:"node"`
-	Incarnation Incarnation `cbor:"1,keyasint,omitempty" json:"incarnation"`
+	Incarnation Incarnation `cbor:"1,keyasint,omitzero" json:"incarnation"`
 }
 
 // IsZero says that no member is meant.

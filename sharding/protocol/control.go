@@ -10,8 +10,8 @@ type Register struct {
 	Info       NodeInfo               `cbor:"0,keyasint"`
 	Regions    []RegionInfo           `cbor:"1,keyasint"`
 	Owned      []TypeShards           `cbor:"2,keyasint,omitempty"`
-	Applied    sharding.Revision      `cbor:"3,keyasint,omitempty"` // map revision it has; the coordinator sends what is missing
-	Supersedes []sharding.Incarnation `cbor:"4,keyasint,omitempty"` // earlier incarnations of this name, dead: their data_dir lock is held by this process
+	Applied    sharding.Revision      `cbor:"3,keyasint,omitzero"` // map revision it has; the coordinator sends what is missing
+	Supersedes []sharding.Incarnation `cbor:"4,keyasint,omitzero"` // earlier incarnations of this name, dead: their data_dir lock is held by this process
 }
 
 // TypeShards lists shard generations of one type.
@@ -74,7 +74,7 @@ type HandOffRefused struct {
 	Type  sharding.TypeName `cbor:"0,keyasint"`
 	Shard sharding.ShardID  `cbor:"1,keyasint"`
 	Asked sharding.Epoch    `cbor:"2,keyasint"`
-	Owner sharding.Member   `cbor:"3,keyasint,omitempty"`
+	Owner sharding.Member   `cbor:"3,keyasint,omitzero"`
 	Epoch sharding.Epoch    `cbor:"4,keyasint,omitempty"`
 }
 
@@ -121,12 +121,12 @@ type LeaseAck struct {
 // ShardMapUpdate brings the map from revision From to To; with Full it replaces what is there (From is zero). Strictly increasing.
 type ShardMapUpdate struct {
 	Term    uint64            `cbor:"0,keyasint"`
-	From    sharding.Revision `cbor:"1,keyasint,omitempty"`
+	From    sharding.Revision `cbor:"1,keyasint,omitzero"`
 	To      sharding.Revision `cbor:"2,keyasint"`
 	Full    bool              `cbor:"3,keyasint,omitempty"`
 	Types   []TypeDelta       `cbor:"4,keyasint,omitempty"`
 	Members []MemberRecord    `cbor:"5,keyasint,omitempty"` // added or changed; with Full all
-	Gone    []sharding.Member `cbor:"6,keyasint,omitempty"`
+	Gone    []sharding.Member `cbor:"6,keyasint,omitzero"`
 }
 
 // MemberRecord is a registered member as the map tells it.
@@ -176,11 +176,11 @@ func (s ShardState) String() string {
 type ShardRecord struct {
 	Shard   sharding.ShardID `cbor:"0,keyasint"`
 	State   ShardState       `cbor:"1,keyasint"`
-	Owner   sharding.Member  `cbor:"2,keyasint,omitempty"`
+	Owner   sharding.Member  `cbor:"2,keyasint,omitzero"`
 	Epoch   sharding.Epoch   `cbor:"3,keyasint"`
-	Granted uint64           `cbor:"4,keyasint"`           // index of the entry that granted Epoch: covered by acks of that revision or later
-	Target  sharding.Member  `cbor:"5,keyasint,omitempty"` // while moving, if known
-	Source  sharding.Member  `cbor:"6,keyasint,omitempty"` // who had it before, and forwards
+	Granted uint64           `cbor:"4,keyasint"`          // index of the entry that granted Epoch: covered by acks of that revision or later
+	Target  sharding.Member  `cbor:"5,keyasint,omitzero"` // while moving, if known
+	Source  sharding.Member  `cbor:"6,keyasint,omitzero"` // who had it before, and forwards
 }
 
 // ShardHome answers GetShardHome. It is also told by the map; whichever comes first counts.
@@ -221,7 +221,7 @@ type RememberedEntities struct {
 	Type  sharding.TypeName `cbor:"1,keyasint"`
 	Shard sharding.ShardID  `cbor:"2,keyasint"`
 	Epoch sharding.Epoch    `cbor:"3,keyasint"`
-	IDs   []string          `cbor:"4,keyasint"`
+	IDs   [][]byte          `cbor:"4,keyasint"` // ids are any bytes, so they are no CBOR text
 }
 
 // Leading is sent by a leader to every node that it knows of once its barrier has passed, so that they register.

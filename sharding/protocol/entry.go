@@ -31,7 +31,7 @@ const (
 
 // Command identifies one request of one client, so that a retry is known (spec 2.4, 3.2).
 type Command struct {
-	Client sharding.Incarnation `cbor:"0,keyasint,omitempty"`
+	Client sharding.Incarnation `cbor:"0,keyasint,omitzero"`
 	Seq    uint64               `cbor:"1,keyasint,omitempty"`
 }
 
@@ -42,7 +42,7 @@ type Entry struct {
 	Kind    Kind    `cbor:"1,keyasint"`
 	Term    uint64  `cbor:"2,keyasint"`
 	Now     int64   `cbor:"3,keyasint"` // ms since 1970 on the leader's clock; State.Now never goes back
-	Command Command `cbor:"4,keyasint,omitempty"`
+	Command Command `cbor:"4,keyasint,omitzero"`
 
 	CreateCluster    *CreateCluster    `cbor:"10,keyasint,omitempty"`
 	Configure        *Configure        `cbor:"11,keyasint,omitempty"`
@@ -117,7 +117,7 @@ type RegionInfo struct {
 	Role      string            `cbor:"3,keyasint,omitempty"`
 	Place     string            `cbor:"4,keyasint,omitempty"` // on_demand or eager
 	Expect    uint32            `cbor:"5,keyasint,omitempty"` // eager: once this many nodes have registered
-	Strategy  StrategySpec      `cbor:"6,keyasint,omitempty"` // of the file: proposed only if the cluster has none for the type
+	Strategy  StrategySpec      `cbor:"6,keyasint,omitzero"`  // of the file: proposed only if the cluster has none for the type
 }
 
 // RegisterNode enters a member and its regions. The first registration of a type fixes its NumShards; a region with another number is
@@ -179,10 +179,10 @@ type BeginPass struct {
 
 // Decision ties an effect to the strategy call that asked for it.
 type Decision struct {
-	Digest  [32]byte `cbor:"0,keyasint,omitempty"` // module; zero: the built-in fallback or no strategy
+	Digest  [32]byte `cbor:"0,keyasint,omitzero"`  // module; zero: the built-in fallback or no strategy
 	Seq     uint64   `cbor:"1,keyasint,omitempty"` // Strategy.Seq in force when asked
 	Pass    uint64   `cbor:"2,keyasint,omitempty"` // index of BeginPass; 0 for allocate
-	Record  [32]byte `cbor:"3,keyasint,omitempty"` // digest of the input, to find the record
+	Record  [32]byte `cbor:"3,keyasint,omitzero"`  // digest of the input, to find the record
 	Cause   Cause    `cbor:"4,keyasint,omitempty"`
 	Reason  string   `cbor:"5,keyasint,omitempty"`
 	Verdict string   `cbor:"6,keyasint,omitempty"` // ok, or why the fallback decided
@@ -199,8 +199,8 @@ type PlanMoves struct {
 type Move struct {
 	Shard  sharding.ShardID `cbor:"0,keyasint"`
 	From   sharding.Member  `cbor:"1,keyasint"`
-	Epoch  sharding.Epoch   `cbor:"2,keyasint"`           // the owner's, as planned on
-	Target sharding.Member  `cbor:"3,keyasint,omitempty"` // zero: allocate decides once the shard is free
+	Epoch  sharding.Epoch   `cbor:"2,keyasint"`          // the owner's, as planned on
+	Target sharding.Member  `cbor:"3,keyasint,omitzero"` // zero: allocate decides once the shard is free
 	Reason string           `cbor:"4,keyasint,omitempty"`
 }
 
@@ -284,7 +284,7 @@ type SetPaused struct {
 
 // StrategySpec is a strategy with all that its decisions depend on.
 type StrategySpec struct {
-	Digest      [32]byte `cbor:"0,keyasint,omitempty"` // sha256 of the module
+	Digest      [32]byte `cbor:"0,keyasint,omitzero"`  // sha256 of the module
 	Source      string   `cbor:"1,keyasint,omitempty"` // builtin:NAME, file name or sha256:…, for people
 	Config      []byte   `cbor:"2,keyasint,omitempty"` // [type.config] as CBOR
 	Fuel        uint64   `cbor:"3,keyasint,omitempty"`

@@ -1,0 +1,522 @@
+package pluginapi
+
+import (
+	"encoding/binary"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+	"unsafe"
+)
+
+// maxDepth bounds the nesting of what the decoders read, and with it their stack.
+const maxDepth = 32
+
+// reader reads CBOR from front to back. It never looks behind the end of data, and what it allocates is bounded by the
+// bytes that are really there, whatever a length says.
+type reader struct {
+	data  []byte
+	pos   int
+	alias bool // strings share data's memory: only for data that is never written again
+}
+
+func (r *reader) fail(msg string) error { return &DecodeError{Offset: r.pos, Message: msg} }
+
+// indefinite is the info of a head without a length.
+const indefinite = 31
+
+// head reads an initial byte and its argument. For floats and simple values arg holds the bits.
+func (r *reader) head() (major, info byte, arg uint64, err error) {
+	if r.pos >= len(r.data) {
+		return 0, 0, 0, r.fail("the input ends where a value should be")
+	}
+	b := r.data[r.pos]
+	major, info = b&0xe0, b&0x1f
+	width := 0
+	switch {
+	case info < 24:
+		arg = uint64(info)
+	case info <= 27:
+		width = 1 << (info - 24)
+		if len(r.data)-r.pos-1 < width {
+			return 0, 0, 0, r.fail("the input ends inside a value")
+		}
+		for _, c := range r.data[r.pos+1 : r.pos+1+width] {
+			arg = arg<<8 | uint64(c)
+		}
+	case info == indefinite && (major == majorArray || major == majorMap || b == 0xff):
+	case info == indefinite && (major == majorBytes || major == majorText):
+		return 0, 0, 0, r.fail("strings of indefinite length are not read: write them in one piece")
+	default:
+		return 0, 0, 0, r.fail("not well-formed CBOR")
+	}
+	r.pos += 1 + width
+	return major, info, arg, nil
+}
+
+// peek returns the next initial byte; 0xff, which starts no value, at the end.
+func (r *reader) peek() byte {
+	if r.pos >= len(r.data) {
+		return 0xff
+	}
+	return r.data[r.pos]
+}
+
+// kind names what the next value is, for messages.
+func (r *reader) kind() string {
+	b := r.peek()
+	switch b & 0xe0 {
+	case majorUint:
+		return "an integer"
+	case majorNegint:
+		return "a negative integer"
+	case majorBytes:
+		return "a byte string"
+	case majorText:
+		return "text"
+	case majorArray:
+		return "an array"
+	case majorMap:
+		return "a map"
+	case majorTag:
+		return "a tagged value"
+	}
+	switch b {
+	case simpleFalse, simpleTrue:
+		return "a boolean"
+	case simpleNull:
+		return "null"
+	case float64Head, float64Head - 1, float64Head - 2:
+		return "a float"
+	}
+	return "something else"
+}
+
+func (r *reader) want(what string) error { return r.fail("want " + what + ", got " + r.kind()) }
+
+// null reads a null, if that is what comes next.
+func (r *reader) null() bool {
+	if r.peek() != simpleNull {
+		return false
+	}
+	r.pos++
+	return true
+}
+
+func (r *reader) uint() (uint64, error) {
+	if r.pos >= len(r.data) || r.data[r.pos]&0xe0 != majorUint {
+		return 0, r.want("an unsigned integer")
+	}
+	_, _, arg, err := r.head()
+	return arg, err
+}
+
+// bounded reads an unsigned integer below limit; what names it in the message.
+func (r *reader) bounded(limit uint64, what string) (uint64, error) {
+	start := r.pos
+	n, err := r.uint()
+	if err == nil && n >= limit {
+		r.pos = start
+		return 0, r.fail(what + " " + strconv.FormatUint(n, 10) + " is out of range: there are " + strconv.FormatUint(limit, 10))
+	}
+	return n, err
+}
+
+// bytes reads a byte string or text, and returns a part of data.
+func (r *reader) bytes(major byte, what string) ([]byte, error) {
+	if r.pos >= len(r.data) || r.data[r.pos]&0xe0 != major {
+		return nil, r.want(what)
+	}
+	start := r.pos
+	_, _, n, err := r.head()
+	if err != nil {
+		return nil, err
+	}
+	if n > uint64(len(r.data)-r.pos) {
+		r.pos = start
+		return nil, r.fail("the input ends inside " + what)
+	}
+	b := r.data[r.pos : r.pos+int(n)]
+	r.pos += int(n)
+	return b, nil
+}
+
+func (r *reader) text() (string, error) {
+	start := r.pos
+	b, err := r.bytes(majorText, "text")
+	if err != nil {
+		return "", err
+	}
+	if !utf8.Valid(b) {
+		r.pos = start
+		return "", r.fail("the text is not UTF-8")
+	}
+	if r.alias && len(b) > 0 {
+		return unsafe.String(&b[0], len(b)), nil
+	}
+	return string(b), nil
+}
+
+// items counts the elements of an array or the entries of a map while they are read.
+type items struct {
+	left       uint64
+	indefinite bool
+	first      int // where the first one starts
+}
+
+func (r *reader) open(major byte, what string) (items, error) {
+	if r.pos >= len(r.data) || r.data[r.pos]&0xe0 != major {
+		return items{}, r.want(what)
+	}
+	start := r.pos
+	_, info, n, err := r.head()
+	if err != nil {
+		return items{}, err
+	}
+	if info == indefinite {
+		return items{indefinite: true, first: r.pos}, nil
+	}
+	if least := uint64(len(r.data) - r.pos); n > least { // each takes a byte at least
+		r.pos = start
+		return items{}, r.fail("the input ends inside " + what)
+	}
+	return items{left: n, first: r.pos}, nil
+}
+
+func (r *reader) array() (items, error) { return r.open(majorArray, "an array") }
+
+// next tells whether another element follows; after false the array or map has been read to its end.
+func (r *reader) next(it *items) bool {
+	if it.indefinite {
+		if r.pos < len(r.data) && r.data[r.pos] == 0xff {
+			r.pos++
+			return false
+		}
+		return true // at the end of data the element's own read fails
+	}
+	if it.left == 0 {
+		return false
+	}
+	it.left--
+	return true
+}
+
+// fields reads a map with text keys and calls field for each; field reads or skips the value. A key may come once:
+// which of two values counts would be up to the reader. The key that field gets shares data's memory.
+func (r *reader) fields(field func(key string) error) error {
+	it, err := r.open(majorMap, "a map")
+	if err != nil {
+		return err
+	}
+	var last string
+	var seen map[string]struct{} // only where keys do not come sorted, as they do from every host
+	for n := 0; r.next(&it); n++ {
+		start := r.pos
+		b, err := r.bytes(majorText, "a text key")
+		if err != nil {
+			return err
+		}
+		if !utf8.Valid(b) {
+			r.pos = start
+			return r.fail("a key is not UTF-8")
+		}
+		key := unsafe.String(unsafe.SliceData(b), len(b))
+		if seen == nil && n > 0 && !keyLess(last, key) {
+			seen = map[string]struct{}{}
+			again := &reader{data: r.data[:start], pos: it.first}
+			for range n {
+				k, _ := again.bytes(majorText, "a text key") // read before
+				seen[unsafe.String(unsafe.SliceData(k), len(k))] = struct{}{}
+				_ = again.skip(0)
+			}
+		}
+		if seen != nil {
+			if _, found := seen[key]; found {
+				r.pos = start
+				return atKey(r.fail("the key comes twice"), strings.Clone(key))
+			}
+			seen[key] = struct{}{}
+		}
+		last = key
+		if err := field(key); err != nil {
+			return atKey(err, strings.Clone(key))
+		}
+	}
+	return nil
+}
+
+// skip passes over one value of any kind.
+func (r *reader) skip(depth int) error {
+	if depth > maxDepth {
+		return r.fail("nested too deep")
+	}
+	major, info, arg, err := r.head()
+	if err != nil {
+		return err
+	}
+	switch major {
+	case majorBytes, majorText:
+		if arg > uint64(len(r.data)-r.pos) {
+			return r.fail("the input ends inside a string")
+		}
+		r.pos += int(arg)
+	case majorArray, majorMap:
+		it := items{left: arg, indefinite: info == indefinite}
+		for r.next(&it) {
+			if err := r.skip(depth + 1); err != nil {
+				return err
+			}
+			if major == majorMap {
+				if err := r.skip(depth + 1); err != nil {
+					return err
+				}
+			}
+		}
+	case majorTag:
+		return r.skip(depth + 1)
+	case majorSimple:
+		if info == indefinite {
+			r.pos--
+			return r.fail("a break without an open array or map")
+		}
+		if info == 24 && arg < 32 {
+			return r.fail("not well-formed CBOR")
+		}
+	}
+	return nil
+}
+
+// raw passes over one value and returns its bytes, a part of data.
+func (r *reader) raw() ([]byte, error) {
+	start := r.pos
+	if err := r.skip(0); err != nil {
+		return nil, err
+	}
+	return r.data[start:r.pos:r.pos], nil
+}
+
+// typed reads the head of a typed array and returns its bytes.
+func (r *reader) typed(what string, tags ...uint64) (tag uint64, b []byte, err error) {
+	if r.pos >= len(r.data) || r.data[r.pos]&0xe0 != majorTag {
+		return 0, nil, r.want(what)
+	}
+	start := r.pos
+	_, _, tag, err = r.head()
+	if err != nil {
+		return 0, nil, err
+	}
+	known := false
+	for _, t := range tags {
+		known = known || t == tag
+	}
+	if !known {
+		r.pos = start
+		return 0, nil, r.fail("want " + what + ", got tag " + strconv.FormatUint(tag, 10))
+	}
+	if b, err = r.bytes(majorBytes, "a byte string"); err != nil {
+		return 0, nil, err
+	}
+	width := 8
+	switch tag {
+	case tagUint16:
+		width = 2
+	case tagUint32:
+		width = 4
+	}
+	if len(b)%width != 0 {
+		return 0, nil, r.fail("the length is no multiple of " + strconv.Itoa(width))
+	}
+	return tag, b, nil
+}
+
+// owners reads a column of node indices into dst and returns it with one more than the highest of them.
+func (r *reader) owners(dst []uint32) (column []uint32, limit uint32, err error) {
+	tag, b, err := r.typed("a typed array of uint16 or uint32 (tag 69 or 70)", tagUint16, tagUint32)
+	if err != nil {
+		return nil, 0, err
+	}
+	if tag == tagUint32 {
+		column = widen32(dst, b)
+		for _, v := range column {
+			if v != NoOwner && v >= limit {
+				limit = v + 1
+			}
+		}
+		return column, limit, nil
+	}
+	column = sized(dst, len(b)/2)
+	for i := range column {
+		v := uint32(binary.LittleEndian.Uint16(b[2*i:]))
+		if v == math.MaxUint16 {
+			v = NoOwner
+		} else if v >= limit {
+			limit = v + 1
+		}
+		column[i] = v
+	}
+	return column, limit, nil
+}
+
+func (r *reader) uint32s(dst []uint32) ([]uint32, error) {
+	_, b, err := r.typed("a typed array of uint32 (tag 70)", tagUint32)
+	if err != nil {
+		return nil, err
+	}
+	return widen32(dst, b), nil
+}
+
+func (r *reader) uint64s(dst []uint64) ([]uint64, error) {
+	_, b, err := r.typed("a typed array of uint64 (tag 71)", tagUint64)
+	if err != nil {
+		return nil, err
+	}
+	dst = sized(dst, len(b)/8)
+	for i := range dst {
+		dst[i] = binary.LittleEndian.Uint64(b[8*i:])
+	}
+	return dst, nil
+}
+
+func (r *reader) float64s() ([]float64, error) {
+	_, b, err := r.typed("a typed array of float64 (tag 86)", tagFloat64)
+	if err != nil {
+		return nil, err
+	}
+	vs := make([]float64, len(b)/8)
+	for i := range vs {
+		vs[i] = math.Float64frombits(binary.LittleEndian.Uint64(b[8*i:]))
+	}
+	return vs, nil
+}
+
+func widen32(dst []uint32, b []byte) []uint32 {
+	dst = sized(dst, len(b)/4)
+	for i := range dst {
+		dst[i] = binary.LittleEndian.Uint32(b[4*i:])
+	}
+	return dst
+}
+
+// sized returns dst with length n, never nil: a column that is there but empty differs from one that is not.
+func sized[T any](dst []T, n int) []T {
+	if dst == nil || cap(dst) < n {
+		return make([]T, n)
+	}
+	return dst[:n]
+}
+
+// float reads a float of any width.
+func (r *reader) float() (float64, error) {
+	start := r.pos
+	major, info, arg, err := r.head()
+	if err != nil {
+		return 0, err
+	}
+	if major == majorSimple {
+		switch info {
+		case 25:
+			return half(uint16(arg)), nil
+		case 26:
+			return float64(math.Float32frombits(uint32(arg))), nil
+		case 27:
+			return math.Float64frombits(arg), nil
+		}
+	}
+	r.pos = start
+	return 0, r.want("a float")
+}
+
+// half widens a binary16 float.
+func half(h uint16) float64 {
+	exp, frac := int(h>>10&0x1f), float64(h&0x3ff)
+	var f float64
+	switch exp {
+	case 0:
+		f = math.Ldexp(frac, -24)
+	case 31:
+		f = math.Inf(1)
+		if frac != 0 {
+			f = math.NaN()
+		}
+	default:
+		f = math.Ldexp(frac+1024, exp-25)
+	}
+	if h>>15 != 0 {
+		f = math.Copysign(f, -1)
+	}
+	return f
+}
+
+// value reads a value of configuration: nil, bool, int64, uint64 (above the range of int64), float64, string, []byte,
+// []any or map[string]any.
+func (r *reader) value(depth int) (any, error) {
+	if depth > maxDepth {
+		return nil, r.fail("nested too deep")
+	}
+	start := r.pos
+	b := r.peek()
+	switch b & 0xe0 {
+	case majorUint:
+		n, err := r.uint()
+		if err != nil {
+			return nil, err
+		}
+		if n > math.MaxInt64 {
+			return n, nil
+		}
+		return int64(n), nil
+	case majorNegint:
+		_, _, n, err := r.head()
+		if err == nil && n > math.MaxInt64 {
+			r.pos = start
+			err = r.fail("the integer is below the range of 64 bits")
+		}
+		return -1 - int64(n), err
+	case majorBytes:
+		raw, err := r.bytes(majorBytes, "a byte string")
+		return append([]byte{}, raw...), err
+	case majorText:
+		return r.text()
+	case majorArray:
+		it, err := r.array()
+		if err != nil {
+			return nil, err
+		}
+		list := []any{}
+		for i := 0; r.next(&it); i++ {
+			v, err := r.value(depth + 1)
+			if err != nil {
+				return nil, atIndex(err, i)
+			}
+			list = append(list, v)
+		}
+		return list, nil
+	case majorMap:
+		table := map[string]any{}
+		err := r.fields(func(key string) error {
+			v, err := r.value(depth + 1)
+			table[strings.Clone(key)] = v
+			return err
+		})
+		return table, err
+	case majorTag:
+		return nil, r.want("a value of configuration")
+	}
+	switch b {
+	case simpleFalse, simpleTrue:
+		r.pos++
+		return b == simpleTrue, nil
+	case simpleNull:
+		r.pos++
+		return nil, nil
+	}
+	return r.float()
+}
+
+// end tells that nothing may follow.
+func (r *reader) end() error {
+	if r.pos < len(r.data) {
+		return r.fail(strconv.Itoa(len(r.data)-r.pos) + " bytes follow the value")
+	}
+	return nil
+}

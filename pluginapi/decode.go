@@ -1,0 +1,303 @@
+package pluginapi
+
+import (
+	"slices"
+	"strconv"
+)
+
+// Input is a decoded input.
+type Input struct {
+	Op       Op
+	Snapshot Snapshot
+	Shards   []uint32 // of OpAllocate: the shards that need a home
+}
+
+// DecodeInput reads an input, and checks it as Validate does. An error is a *DecodeError. Nothing of the result shares
+// data's memory.
+func DecodeInput(data []byte) (*Input, error) { return decodeInput(data, false) }
+
+// The keys that an input must have; each has a bit.
+var required = [...]string{"v", "op", "now", "busy", "seed", "type", "nodes", "limits", "owners", "revision", "candidates"}
+
+func decodeInput(data []byte, alias bool) (*Input, error) {
+	r := &reader{data: data, alias: alias}
+	d := inputDecoder{reader: r, in: &Input{}}
+	if err := r.fields(d.field); err != nil {
+		return nil, err
+	}
+	if err := r.end(); err != nil {
+		return nil, err
+	}
+	for i, key := range required {
+		if d.got&(1<<i) == 0 {
+			return nil, atKey(r.fail("the key is missing"), key)
+		}
+	}
+	if d.in.Op == OpAllocate && d.in.Shards == nil {
+		return nil, atKey(r.fail("the key is missing"), "shards")
+	}
+	if d.in.Op == OpRebalance && d.in.Shards != nil {
+		return nil, atKey(r.fail("only allocate has shards"), "shards")
+	}
+	if !slices.IsSorted(d.in.Snapshot.Candidates) {
+		slices.Sort(d.in.Snapshot.Candidates)
+	}
+	if err := d.in.Snapshot.validate(d.in.Shards, d.ownerLimit, d.standbyLimit); err != nil {
+		err.Offset = len(data)
+		return nil, err
+	}
+	return d.in, nil
+}
+
+type inputDecoder struct {
+	*reader
+	in                       *Input
+	got                      uint16
+	ownerLimit, standbyLimit uint32
+}
+
+func (d *inputDecoder) field(key string) (err error) {
+	for i, k := range required {
+		if k == key {
+			d.got |= 1 << i
+		}
+	}
+	s := &d.in.Snapshot
+	switch key {
+	case "v":
+		var v uint64
+		if v, err = d.uint(); err == nil && v != Version {
+			return d.fail("contract version " + strconv.FormatUint(v, 10) + " is not known here, only " + strconv.Itoa(Version))
+		}
+	case "op":
+		var op string
+		if op, err = d.text(); err != nil {
+			return err
+		}
+		switch op {
+		case OpAllocate.String():
+			d.in.Op = OpAllocate
+		case OpRebalance.String():
+			d.in.Op = OpRebalance
+		default:
+			return d.fail("want allocate or rebalance, got " + strconv.Quote(op))
+		}
+	case "now":
+		s.Now, err = d.uint()
+	case "busy":
+		err = d.list(func() error {
+			shard, node, err := d.pair(true)
+			s.Busy = append(s.Busy, Busy{Shard: shard, Target: node})
+			return err
+		})
+	case "load":
+		err = d.shardLoads(&s.Load)
+	case "seed":
+		s.Seed, err = d.uint()
+	case "type":
+		s.Type, err = d.text()
+	case "nodes":
+		err = d.list(func() error {
+			s.Nodes = append(s.Nodes, Node{})
+			return d.node(&s.Nodes[len(s.Nodes)-1])
+		})
+	case "config":
+		var raw []byte
+		if raw, err = d.raw(); err == nil {
+			s.Config = raw
+			if !d.alias {
+				s.Config = slices.Clone(raw)
+			}
+		}
+	case "limits":
+		found := false
+		err = d.fields(func(key string) (err error) {
+			if key != "moves" {
+				return d.skip(0)
+			}
+			found = true
+			s.MaxMoves, err = d.uint()
+			return err
+		})
+		if err == nil && !found {
+			err = atKey(d.fail("the key is missing"), "moves")
+		}
+	case "owners":
+		s.Owners, d.ownerLimit, err = d.owners(nil)
+	case "pinned":
+		err = d.list(func() error {
+			shard, node, err := d.pair(false)
+			s.Pinned = append(s.Pinned, Pin{Shard: shard, Node: node})
+			return err
+		})
+	case "shards":
+		d.in.Shards, err = d.uint32s(nil)
+	case "standby":
+		s.Standby, d.standbyLimit, err = d.owners(nil)
+	case "waiting":
+		s.Waiting, err = d.uint32s(nil)
+	case "revision":
+		s.Revision, err = d.uint()
+	case "candidates":
+		err = d.list(func() error {
+			n, err := d.index()
+			s.Candidates = append(s.Candidates, n)
+			return err
+		})
+	default:
+		err = d.skip(0)
+	}
+	return err
+}
+
+// list reads an array and calls element for each.
+func (r *reader) list(element func() error) error {
+	it, err := r.array()
+	if err != nil {
+		return err
+	}
+	for i := 0; r.next(&it); i++ {
+		if err := element(); err != nil {
+			return atIndex(err, i)
+		}
+	}
+	return nil
+}
+
+// index reads a node index; whether there is such a node is checked later.
+func (r *reader) index() (int, error) {
+	n, err := r.bounded(1<<31, "index")
+	return int(n), err
+}
+
+// pair reads [shard, node], where null stands for NoTarget if orNull.
+func (r *reader) pair(orNull bool) (shard uint32, node int, err error) {
+	it, err := r.array()
+	if err != nil {
+		return 0, 0, err
+	}
+	i := 0
+	for ; r.next(&it); i++ {
+		switch {
+		case i == 0:
+			var n uint64
+			n, err = r.bounded(1<<32, "shard")
+			shard = uint32(n)
+		case i == 1 && orNull && r.null():
+			node = NoTarget
+		case i == 1:
+			node, err = r.index()
+		default:
+			return 0, 0, r.fail("want 2 elements, got more")
+		}
+		if err != nil {
+			return 0, 0, err
+		}
+	}
+	if i < 2 {
+		return 0, 0, r.fail("want 2 elements, got " + strconv.Itoa(i))
+	}
+	return shard, node, nil
+}
+
+// The keys that a node must have; each has a bit.
+var requiredOfNode = [...]string{"name", "addr", "incarnation", "state", "roles", "version", "weight"}
+
+func (d *inputDecoder) node(n *Node) error {
+	got := uint8(0)
+	err := d.fields(func(key string) (err error) {
+		for i, k := range requiredOfNode {
+			if k == key {
+				got |= 1 << i
+			}
+		}
+		switch key {
+		case "name":
+			n.Name, err = d.text()
+		case "addr":
+			n.Addr, err = d.text()
+		case "incarnation":
+			n.Incarnation, err = d.text()
+		case "state":
+			var state string
+			state, err = d.text()
+			n.State, _ = ParseNodeState(state) // a later host may know more states
+		case "roles":
+			err = d.list(func() error {
+				role, err := d.text()
+				n.Roles = append(n.Roles, role)
+				return err
+			})
+		case "version":
+			n.Version, err = d.text()
+		case "weight":
+			n.Weight, err = d.uint()
+		case "zone":
+			n.Zone, err = d.text()
+		case "tags":
+			err = d.fields(func(key string) error {
+				value, err := d.text()
+				if !d.alias {
+					key = string([]byte(key))
+				}
+				n.Tags = append(n.Tags, Tag{Key: key, Value: value})
+				return err
+			})
+			SortTags(n.Tags)
+		case "coord":
+			var vs []float64
+			if vs, err = d.float64s(); err != nil {
+				return err
+			}
+			if len(vs) < 4 {
+				return d.fail("want a vector, error, adjustment and height, got " + strconv.Itoa(len(vs)) + " numbers")
+			}
+			last := len(vs) - 3
+			n.Coord = Coord{Vec: vs[:last:last], Error: vs[last], Adjustment: vs[last+1], Height: vs[last+2]}
+		case "load":
+			err = d.nodeLoad(&n.Load)
+		default:
+			err = d.skip(0)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for i, key := range requiredOfNode {
+		if got&(1<<i) == 0 {
+			return atKey(d.fail("the key is missing"), key)
+		}
+	}
+	return nil
+}
+
+func (d *inputDecoder) nodeLoad(l *NodeLoad) error {
+	fields := l.fields()
+	return d.fields(func(key string) (err error) {
+		for _, f := range fields {
+			if f.key == key {
+				f.figure.Known = true
+				f.figure.Value, err = d.uint()
+				return err
+			}
+		}
+		return d.skip(0)
+	})
+}
+
+func (d *inputDecoder) shardLoads(l *ShardLoads) error {
+	return d.fields(func(key string) (err error) {
+		switch key {
+		case "entities":
+			l.Entities, err = d.uint32s(nil)
+		case "rate":
+			l.Rate, err = d.uint32s(nil)
+		case "bytes":
+			l.Bytes, err = d.uint64s(nil)
+		default:
+			err = d.skip(0)
+		}
+		return err
+	})
+}

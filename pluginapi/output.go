@@ -1,0 +1,336 @@
+package pluginapi
+
+import "strconv"
+
+// AppendHomes appends the output of an allocate.
+func AppendHomes(dst []byte, h *Homes) []byte {
+	n := uint64(1)
+	if h.Reason != "" {
+		n++
+	}
+	if len(h.Reasons) > 0 {
+		n++
+	}
+	dst = appendHead(dst, majorMap, n)
+	dst = appendHead(appendText(dst, "homes"), majorArray, uint64(len(h.Nodes)))
+	for _, node := range h.Nodes {
+		dst = appendTarget(dst, node)
+	}
+	if h.Reason != "" {
+		dst = appendText(appendText(dst, "reason"), h.Reason)
+	}
+	if len(h.Reasons) > 0 {
+		dst = appendHead(appendText(dst, "reasons"), majorArray, uint64(len(h.Reasons)))
+		for _, reason := range h.Reasons {
+			if reason == "" {
+				dst = append(dst, simpleNull)
+				continue
+			}
+			dst = appendText(dst, reason)
+		}
+	}
+	return dst
+}
+
+// AppendPlan appends the output of a rebalance.
+func AppendPlan(dst []byte, p *Plan) []byte {
+	n := uint64(1)
+	if p.Reason != "" {
+		n++
+	}
+	dst = appendHead(dst, majorMap, n)
+	dst = appendHead(appendText(dst, "moves"), majorArray, uint64(len(p.Moves)))
+	for i := range p.Moves {
+		m := &p.Moves[i]
+		n := uint64(2)
+		if m.Reason != "" {
+			n++
+		}
+		dst = appendUint(appendHead(dst, majorArray, n), uint64(m.Shard))
+		dst = appendTarget(dst, m.Target)
+		if m.Reason != "" {
+			dst = appendText(dst, m.Reason)
+		}
+	}
+	if p.Reason != "" {
+		dst = appendText(appendText(dst, "reason"), p.Reason)
+	}
+	return dst
+}
+
+// AppendFailure appends the output of a strategy that could not decide.
+func AppendFailure(dst []byte, message string) []byte {
+	return appendText(appendText(appendHead(dst, majorMap, 1), "error"), message)
+}
+
+// AppendConfigured appends the output of a configure that took its configuration.
+func AppendConfigured(dst []byte) []byte { return appendHead(dst, majorMap, 0) }
+
+// AppendDescription appends the output of a describe. The error is an *EncodeError for a default of a kind that
+// configuration cannot hold, or for a key that comes twice.
+func AppendDescription(dst []byte, d *Description) ([]byte, error) {
+	n := uint64(2)
+	if d.Summary != "" {
+		n++
+	}
+	if len(d.Config) > 0 {
+		n++
+	}
+	dst = appendHead(dst, majorMap, n)
+	dst = appendText(appendText(dst, "name"), d.Name)
+	if len(d.Config) > 0 {
+		byKey := make(map[string]*ConfigKey, len(d.Config))
+		keys := make([]string, len(d.Config))
+		for i := range d.Config {
+			keys[i] = d.Config[i].Key
+			byKey[keys[i]] = &d.Config[i]
+		}
+		if len(byKey) < len(keys) {
+			return nil, &EncodeError{Path: "config", Message: "a key comes twice"}
+		}
+		sortKeys(keys)
+		dst = appendHead(appendText(dst, "config"), majorMap, uint64(len(keys)))
+		for _, key := range keys {
+			var err error
+			if dst, err = byKey[key].append(appendText(dst, key)); err != nil {
+				return nil, atKey(atKey(err, key), "config")
+			}
+		}
+	}
+	if d.Summary != "" {
+		dst = appendText(appendText(dst, "summary"), d.Summary)
+	}
+	return appendText(appendText(dst, "version"), d.Version), nil
+}
+
+func (k *ConfigKey) append(dst []byte) (out []byte, err error) {
+	n := uint64(1)
+	if k.Help != "" {
+		n++
+	}
+	if k.Default != nil {
+		n++
+	}
+	dst = appendHead(dst, majorMap, n)
+	if k.Help != "" {
+		dst = appendText(appendText(dst, "help"), k.Help)
+	}
+	dst = appendText(appendText(dst, "type"), k.Type)
+	if k.Default != nil {
+		if dst, err = appendValue(appendText(dst, "default"), k.Default); err != nil {
+			return nil, atKey(err, "default")
+		}
+	}
+	return dst, nil
+}
+
+// outputReader reads one output map. Every output may be a failure instead.
+type outputReader struct {
+	reader
+	failure *Failure
+}
+
+// output reads the map and calls field for each key but "error"; it returns a *Failure where there is one, and a
+// *DecodeError where required is missing.
+func (r *outputReader) output(required string, field func(key string) error) error {
+	found := required == ""
+	err := r.fields(func(key string) error {
+		if key == "error" {
+			message, err := r.text()
+			r.failure = &Failure{Message: message}
+			return err
+		}
+		found = found || key == required
+		return field(key)
+	})
+	if err == nil {
+		err = r.end()
+	}
+	switch {
+	case err != nil:
+		return err
+	case r.failure != nil && found && required != "":
+		return atKey(r.fail("there beside "+required), "error")
+	case r.failure != nil:
+		return r.failure
+	case !found:
+		return atKey(r.fail("the key is missing"), required)
+	}
+	return nil
+}
+
+// DecodeHomes reads the output of an allocate for n shards. The error is a *Failure if the strategy says that it failed,
+// a *DecodeError otherwise. Whether homes are candidates is for the host to check.
+func DecodeHomes(data []byte, n int) (Homes, error) {
+	r := &outputReader{reader: reader{data: data}}
+	var h Homes
+	err := r.output("homes", func(key string) (err error) {
+		switch key {
+		case "homes":
+			return r.column(n, func() error {
+				node := NoTarget
+				if !r.null() {
+					if node, err = r.index(); err != nil {
+						return err
+					}
+				}
+				h.Nodes = append(h.Nodes, node)
+				return nil
+			})
+		case "reasons":
+			return r.column(n, func() error {
+				reason := ""
+				if !r.null() {
+					if reason, err = r.text(); err != nil {
+						return err
+					}
+				}
+				h.Reasons = append(h.Reasons, reason)
+				return nil
+			})
+		case "reason":
+			h.Reason, err = r.text()
+			return err
+		}
+		return r.skip(0)
+	})
+	if err != nil {
+		return Homes{}, err
+	}
+	return h, nil
+}
+
+// column reads an array of exactly n elements.
+func (r *reader) column(n int, element func() error) error {
+	got := 0
+	if err := r.list(func() error {
+		if got == n {
+			return r.fail("one for each of " + strconv.Itoa(n) + " shards is wanted, got more")
+		}
+		got++
+		return element()
+	}); err != nil {
+		return err
+	}
+	if got < n {
+		return r.fail("one for each of " + strconv.Itoa(n) + " shards is wanted, got " + strconv.Itoa(got))
+	}
+	return nil
+}
+
+// DecodePlan reads the output of a rebalance. The error is a *Failure if the strategy says that it failed, a
+// *DecodeError otherwise. Whether moves are allowed is for the host to check.
+func DecodePlan(data []byte) (Plan, error) {
+	r := &outputReader{reader: reader{data: data}}
+	var p Plan
+	err := r.output("moves", func(key string) (err error) {
+		switch key {
+		case "moves":
+			return r.list(func() error {
+				m, err := r.move()
+				p.Moves = append(p.Moves, m)
+				return err
+			})
+		case "reason":
+			p.Reason, err = r.text()
+			return err
+		}
+		return r.skip(0)
+	})
+	if err != nil {
+		return Plan{}, err
+	}
+	return p, nil
+}
+
+func (r *reader) move() (m Move, err error) {
+	n := 0
+	if err := r.list(func() (err error) {
+		switch n++; {
+		case n == 1:
+			var shard uint64
+			shard, err = r.bounded(1<<32, "shard")
+			m.Shard = uint32(shard)
+		case n == 2 && r.null():
+			m.Target = NoTarget
+		case n == 2:
+			m.Target, err = r.index()
+		case n == 3:
+			m.Reason, err = r.text()
+		default:
+			err = r.fail("a move is shard, target and reason, got more")
+		}
+		return err
+	}); err != nil {
+		return Move{}, err
+	}
+	if n < 2 {
+		return Move{}, r.fail("a move is shard, target and maybe a reason, got " + strconv.Itoa(n) + " elements")
+	}
+	return m, nil
+}
+
+// DecodeConfigured reads the output of a configure: nil if the strategy took its configuration, a *Failure if it did
+// not, a *DecodeError for anything else.
+func DecodeConfigured(data []byte) error {
+	r := &outputReader{reader: reader{data: data}}
+	return r.output("", func(string) error { return r.skip(0) })
+}
+
+// DecodeDescription reads the output of a describe. The error is a *Failure if the strategy says that it failed, a
+// *DecodeError otherwise.
+func DecodeDescription(data []byte) (Description, error) {
+	r := &outputReader{reader: reader{data: data}}
+	var d Description
+	versioned := false
+	err := r.output("name", func(key string) (err error) {
+		switch key {
+		case "name":
+			d.Name, err = r.text()
+		case "version":
+			versioned = true
+			d.Version, err = r.text()
+		case "summary":
+			d.Summary, err = r.text()
+		case "config":
+			err = r.fields(func(key string) error {
+				k := ConfigKey{Key: string([]byte(key))}
+				err := r.configKey(&k)
+				d.Config = append(d.Config, k)
+				return err
+			})
+		default:
+			err = r.skip(0)
+		}
+		return err
+	})
+	if err == nil && !versioned {
+		err = atKey(r.fail("the key is missing"), "version")
+	}
+	if err != nil {
+		return Description{}, err
+	}
+	return d, nil
+}
+
+func (r *reader) configKey(k *ConfigKey) error {
+	typed := false
+	err := r.fields(func(key string) (err error) {
+		switch key {
+		case "type":
+			typed = true
+			k.Type, err = r.text()
+		case "default":
+			k.Default, err = r.value(0)
+		case "help":
+			k.Help, err = r.text()
+		default:
+			err = r.skip(0)
+		}
+		return err
+	})
+	if err == nil && !typed {
+		err = atKey(r.fail("the key is missing"), "type")
+	}
+	return err
+}
