@@ -37,7 +37,7 @@ type Config struct {
 	Faults *Faults // nil outside tests
 
 	HandshakeTimeout time.Duration // default 5 s
-	Handshakes       int           // unfinished inbound ones at once, default 128
+	Handshakes       int           // unfinished inbound ones at once, default 512
 	BackoffMin       time.Duration // default 50 ms
 	BackoffMax       time.Duration // default 2 s
 	QueueFrames      int           // a (peer, class), default 65 536
@@ -65,7 +65,7 @@ func (cfg *Config) fill() {
 		at      *int
 		initial int
 	}{
-		{&cfg.Handshakes, 128}, {&cfg.QueueFrames, 64 << 10}, {&cfg.QueueBytes, 16 << 20},
+		{&cfg.Handshakes, 512}, {&cfg.QueueFrames, 64 << 10}, {&cfg.QueueBytes, 16 << 20},
 	} {
 		if *n.at <= 0 {
 			*n.at = n.initial

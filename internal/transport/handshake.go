@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/droverhq/drover/internal/pki"
@@ -290,6 +291,9 @@ func (id *identity) check(g *greeting, cert *pki.Identity, class Class, wanted, 
 	peer.Coordinator = peer.hasRole(CoordinatorRole)
 	if class == Raft && !peer.Coordinator {
 		return Peer{}, refusef(ReasonRole, "node %q lacks the role %q, which raft needs", g.member.Node, CoordinatorRole)
+	}
+	if class == Raft && !slices.Contains(me.roles, CoordinatorRole) {
+		return Peer{}, refusef(ReasonRole, "node %q lacks the role %q, which raft needs", me.member.Node, CoordinatorRole)
 	}
 	if id.faults.partitioned(dir, g.member.Node, class) {
 		return Peer{}, refusef(ReasonFault, "partitioned from %q by a fault point", g.member.Node)

@@ -325,10 +325,17 @@ func (t *Transport) adopt(c *conn) (*conn, error) {
 		return nil, &HandshakeError{Reason: ReasonBusy, Addr: c.peer.Remote, Err: ErrClosed}
 	}
 	id := t.identity()
-	other := !c.peer.ClusterID.IsZero() && !id.self.clusterID.IsZero() && c.peer.ClusterID != id.self.clusterID
-	if other || id.faults.partitioned(c.direction(), c.peer.Member.Node, c.class) {
+	var err *HandshakeError
+	switch {
+	case !c.peer.ClusterID.IsZero() && !id.self.clusterID.IsZero() && c.peer.ClusterID != id.self.clusterID:
+		err = refuse(ReasonCluster, &ClusterMismatchError{Label: id.self.label, ID: id.self.clusterID, PeerLabel: id.self.label, PeerID: c.peer.ClusterID})
+	case id.faults.partitioned(c.direction(), c.peer.Member.Node, c.class):
+		err = refuse(ReasonFault, errFaultBreak)
+	}
+	if err != nil {
 		c.Close()
-		return nil, &HandshakeError{Reason: ReasonCluster, Addr: c.peer.Remote, Err: errors.New("the connection is not welcome any more")}
+		err.Addr = c.peer.Remote
+		return nil, err
 	}
 	return c, nil
 }
