@@ -99,44 +99,69 @@ func isLoopback(a net.Addr) bool {
 	return ok && tcp.IP.IsLoopback()
 }
 
-// listen is the listener's side.
+// listen is the listener's side. A dialler that is refused learns why.
 func (id *identity) listen(ctx context.Context, raw net.Conn) (net.Conn, Peer, Class, error) {
 	conn, cert, err := id.serverTLS(ctx, raw)
 	if err != nil {
-		return nil, Peer{}, 0, err
-	}
-	var head [len(magic)]byte
-	if _, err := io.ReadFull(conn, head[:]); err != nil {
-		return nil, Peer{}, 0, err
-	}
-	if string(head[:]) != magic {
-		if head[0] == 0x16 && head[1] == 3 { // a TLS client hello
-			return nil, Peer{}, 0, refusef(ReasonMode, "the peer uses TLS, this node does not: set [tls] on all nodes or on none")
+		if e, ok := errors.AsType[*HandshakeError](err); ok && e.Reason == ReasonMode { // the dialler speaks no TLS
+			refuseDialler(raw, raw, e)
 		}
-		return nil, Peer{}, 0, errMalformed
-	}
-	kind, helloBytes, err := readMessage(conn)
-	if err != nil {
 		return nil, Peer{}, 0, err
 	}
-	if kind != typeHello {
-		return nil, Peer{}, 0, errMalformed
-	}
-	h, err := decodeHello(helloBytes)
+	peer, class, err := id.greet(conn, cert)
 	if err != nil {
-		return nil, Peer{}, 0, err
-	}
-	peer, err := id.answer(conn, h, helloBytes, cert)
-	if e, ok := errors.AsType[*HandshakeError](err); ok && !e.Remote {
-		// The peer learns why; that this message may not arrive changes nothing.
-		r := refusal{reason: e.Reason, text: e.Err.Error()}
-		_ = writeMessage(conn, "", typeRefuse, r.encode())
-	}
-	if err != nil {
-		return nil, Peer{}, h.class, err
+		if e, ok := errors.AsType[*HandshakeError](err); ok && !e.Remote {
+			refuseDialler(conn, raw, e)
+		}
+		return nil, Peer{}, class, err
 	}
 	peer.Remote = raw.RemoteAddr().String()
-	return conn, peer, h.class, nil
+	return conn, peer, class, nil
+}
+
+// lingerFor is how long a refused dialler may take to read why.
+const lingerFor = 200 * time.Millisecond
+
+// refuseDialler sends a reason. Closing a connection with bytes unread would reset it, and the reason could be lost: so what
+// the dialler still says is read, within bounds. That the message may not arrive all the same changes nothing.
+func refuseDialler(conn, raw net.Conn, e *HandshakeError) {
+	r := refusal{reason: e.Reason, text: e.Err.Error()}
+	if writeMessage(conn, "", typeRefuse, r.encode()) != nil {
+		return
+	}
+	if tcp, ok := raw.(*net.TCPConn); ok && tcp.CloseWrite() == nil && tcp.SetReadDeadline(time.Now().Add(lingerFor)) == nil {
+		_, _ = io.CopyN(io.Discard, tcp, maxMessage)
+	}
+}
+
+// greet is the listener's side after TLS.
+func (id *identity) greet(conn net.Conn, cert *pki.Identity) (Peer, Class, error) {
+	var head [len(magic)]byte
+	if _, err := io.ReadFull(conn, head[:3]); err != nil {
+		return Peer{}, 0, err
+	}
+	if head[0] == 0x16 && head[1] == 3 { // a TLS client hello
+		return Peer{}, 0, refusef(ReasonMode, "the peer uses TLS, this node does not: set [tls] on all nodes or on none")
+	}
+	if _, err := io.ReadFull(conn, head[3:]); err != nil {
+		return Peer{}, 0, err
+	}
+	if string(head[:]) != magic {
+		return Peer{}, 0, errMalformed
+	}
+	kind, body, err := readMessage(conn)
+	if err != nil {
+		return Peer{}, 0, err
+	}
+	if kind != typeHello {
+		return Peer{}, 0, errMalformed
+	}
+	h, err := decodeHello(body)
+	if err != nil {
+		return Peer{}, 0, err
+	}
+	peer, err := id.answer(conn, h, body, cert)
+	return peer, h.class, err
 }
 
 // answer is the listener's side after the hello.
