@@ -161,8 +161,9 @@ func (t *Transport) SetPeers(targets []Target) {
 	t.targets = next
 	t.mu.Unlock()
 
-	t.conns.closeIf(func(c *conn) bool { _, is := replaced[c.peer.Member]; return is }, errReplaced)
-	t.dropUnwanted(func(m sharding.Member) bool { _, is := replaced[m]; return is })
+	isReplaced := func(m sharding.Member) bool { _, is := replaced[m]; return is }
+	t.dropUnwanted(isReplaced) // first: so links end for this reason, not because their connection does
+	t.conns.closeIf(func(c *conn) bool { return isReplaced(c.peer.Member) }, errReplaced)
 }
 
 var (
