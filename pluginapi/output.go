@@ -167,6 +167,7 @@ func DecodeHomes(data []byte, n int) (Homes, error) {
 	err := r.output("homes", func(key string) (err error) {
 		switch key {
 		case "homes":
+			h.Nodes = make([]int, 0, r.count(1))
 			return r.column(n, func() error {
 				node := NoTarget
 				if !r.null() {
@@ -226,6 +227,7 @@ func DecodePlan(data []byte) (Plan, error) {
 	err := r.output("moves", func(key string) (err error) {
 		switch key {
 		case "moves":
+			p.Moves = make([]Move, 0, r.count(leastPair))
 			return r.list(func() error {
 				m, err := r.move()
 				p.Moves = append(p.Moves, m)
@@ -294,7 +296,7 @@ func DecodeDescription(data []byte) (Description, error) {
 			d.Summary, err = r.text()
 		case "config":
 			err = r.fields(func(key string) error {
-				k := ConfigKey{Key: string([]byte(key))}
+				k := ConfigKey{Key: clone(key)}
 				err := r.configKey(&k)
 				d.Config = append(d.Config, k)
 				return err
