@@ -82,6 +82,14 @@ func TestValidate(t *testing.T) {
 	assert.ErrorContains(t, s.Validate([]uint32{0, 1}), "shards[1]: shard 1 is out of range: there are 1")
 }
 
+// Candidates come in the order of names, whatever the input's: hash relies on it.
+func TestCandidatesAreSorted(t *testing.T) {
+	s := pluginapi.Snapshot{Nodes: []pluginapi.Node{{Name: "a"}, {Name: "b"}, {Name: "c"}}, Candidates: []int{2, 0}}
+	in, err := pluginapi.DecodeInput(pluginapi.AppendInput(nil, pluginapi.OpRebalance, &s, nil))
+	require.NoError(t, err)
+	assert.Equal(t, []int{0, 2}, in.Snapshot.Candidates)
+}
+
 // A few hostile bytes cannot make a decoder allocate gigabytes.
 func TestDecodersAllocateLittle(t *testing.T) {
 	heads := []string{"\x9a\x00\xff\xff\xff", "\x9a\xff\xff\xff\xff", "\xba\x00\xff\xff\xff"}

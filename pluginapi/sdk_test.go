@@ -233,6 +233,13 @@ func TestShare(t *testing.T) {
 		ppb := rapid.Uint64Range(0, uint64(Whole)).Draw(t, "parts per billion")
 		require.Equal(t, Share(ppb), shareOf(float64(ppb)/1e9))
 	})
+	for f, want := range map[float64]Share{
+		0.5000000004: Whole / 2, 0.5000000006: Whole/2 + 1, 0.9999999996: Whole, 0.9999999994: Whole - 1,
+		2.4e-4: 240_000, 0.0002400004: 240_000, 0.0002400006: 240_001, 0.0001220703125: 122_070, 0.00024414062500006: 244_141,
+		1.4e-9: 1, 1.6e-9: 2, 0.4e-9: 0, 0.6e-9: 1, 1e-12: 0,
+	} {
+		assert.Equal(t, want, shareOf(f), f)
+	}
 	for _, bad := range []any{-0.1, 1.0000001, math.NaN(), math.Inf(1), 2, -1} {
 		c, err := NewConfig(map[string]any{"s": bad})
 		require.NoError(t, err)

@@ -295,6 +295,28 @@ func TestConfigureNamesTheKey(t *testing.T) {
 	assert.ErrorContains(t, err, "config: want a map, got an array")
 }
 
+// The defaults of spec 1.2, as they are told to users.
+func TestDefaults(t *testing.T) {
+	defaults := map[string]any{}
+	for _, k := range (Strategy{}).Describe().Config {
+		defaults[k.Key] = k.Default
+	}
+	assert.Equal(t, map[string]any{"threshold": 1, "max_moves": 3, "max_moves_share": 1.0}, defaults)
+}
+
+func TestReasons(t *testing.T) {
+	for want, s := range map[string]*pluginapi.Snapshot{
+		"even: from 2 to 3 shards a node":                  cluster(3, 2),
+		"shed what is above 3 shards a node":               cluster(5, 1),
+		"from the fullest to those with two or more fewer": cluster(4, 4, 2),
+		"no candidates": {},
+	} {
+		plan, err := Strategy{}.Rebalance(s)
+		require.NoError(t, err)
+		assert.Equal(t, want, plan.Reason)
+	}
+}
+
 func BenchmarkRebalance(b *testing.B) {
 	for _, c := range []struct{ nodes, shards int }{{10, 1000}, {10, 10_000}, {100, 100_000}} {
 		b.Run(fmt.Sprintf("%dx%d", c.nodes, c.shards), func(b *testing.B) {
