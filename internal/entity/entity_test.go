@@ -315,7 +315,7 @@ func TestHammer(t *testing.T) {
 			w.Kill(1, epoch)
 		} else {
 			w.Stop(1, epoch)
-			eventually(t, func() bool { s, _ := w.snapshot(); return s[len(s)-1].Epoch == epoch })
+			eventually(t, func() bool { s, _ := w.snapshot(); return len(s) > 0 && s[len(s)-1].Epoch == epoch })
 		}
 	}
 	w.mu.Lock()
