@@ -32,10 +32,14 @@ func exportBuffer(n uint32) uint32 {
 }
 
 //go:wasmexport drover_allocate
-func exportAllocate(ptr, n uint32) uint64 { return answer(decide(registered, OpAllocate, received(ptr, n))) }
+func exportAllocate(ptr, n uint32) uint64 {
+	return answer(decide(registered, OpAllocate, received(ptr, n)))
+}
 
 //go:wasmexport drover_rebalance
-func exportRebalance(ptr, n uint32) uint64 { return answer(decide(registered, OpRebalance, received(ptr, n))) }
+func exportRebalance(ptr, n uint32) uint64 {
+	return answer(decide(registered, OpRebalance, received(ptr, n)))
+}
 
 //go:wasmexport drover_configure
 func exportConfigure(ptr, n uint32) uint64 { return answer(configure(registered, received(ptr, n))) }
