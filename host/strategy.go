@@ -347,7 +347,8 @@ func badAnswer(err error) *CallError {
 }
 
 func readPlan(snap *pluginapi.Snapshot, out []byte) (pluginapi.Plan, error) {
-	plan, err := pluginapi.DecodePlan(out)
+	// More moves than shards must move one twice; there is no need to read on.
+	plan, err := pluginapi.DecodePlanUpTo(out, len(snap.Owners))
 	if err == nil {
 		plan.Moves, err = placement.CheckPlan(snap, plan.Moves)
 	}
