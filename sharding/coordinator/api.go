@@ -1,0 +1,235 @@
+package coordinator
+
+import (
+	"time"
+
+	"github.com/droverhq/drover/pluginapi"
+	"github.com/droverhq/drover/sharding"
+	"github.com/droverhq/drover/sharding/protocol"
+)
+
+// Config holds what the machine cannot take from the log. Times are limits of this coordinator, not of the cluster.
+type Config struct {
+	Self              sharding.Member
+	RebalanceInterval time.Duration // default 2 s
+	MoveCooldown      time.Duration // default 2 s
+	Settle            time.Duration // before a new node is a candidate; default 1 s
+	HandOffTimeout    time.Duration // default 10 s
+	Seed              uint64        // source of the passes' seeds; the answer is in the log
+	// Off switches one safety rule off. Only the simulation's mutation tests set it, to see the simulation fail (spec 2.6).
+	Off Mutations
+}
+
+// Mutations names the rules that a mutation test can take out of the coordinator.
+type Mutations struct {
+	Barrier      bool // act as leader before the barrier has passed
+	LeaseMargin  bool // take a lease as lapsed without the margin, and do not wait for the longest TTL as a new leader
+	RecheckApply bool // apply plans and homes without checking them again
+}
+
+// Event is what happens to the machine. Events are past tense.
+type Event interface{ event() }
+
+// Command is what the machine wants done. Commands are imperative; the shell carries them out in order.
+type Command interface{ command() }
+
+type (
+	// Ticked carries the time: at least every 100 ms. Wall is ms since 1970.
+	Ticked struct{ Wall int64 }
+	// Elected: this raft server became leader in Term.
+	Elected struct{ Term uint64 }
+	// Deposed: it is leader no more.
+	Deposed struct{}
+	// BarrierDone: everything committed before Term's barrier has been applied here.
+	BarrierDone struct{ Term uint64 }
+	// Committed is the next entry of the log, on every raft server, in order. Term is the raft log entry's own.
+	Committed struct {
+		Index, Term uint64
+		Entry       *protocol.Entry
+	}
+	// ProposalFailed: the entry with this command id was not appended, or is of unknown fate because leadership was lost.
+	ProposalFailed struct {
+		Command protocol.Command
+		Reason  string
+	}
+	// Received is a control message from an authenticated peer.
+	Received struct {
+		From    sharding.Member
+		Message protocol.Message
+	}
+	// MemberSeen is Serf's present view of a member: a hint. It is sent when anything changes.
+	MemberSeen struct {
+		Member sharding.Member
+		Status MemberStatus
+		Coord  pluginapi.Coord // zero: not known
+	}
+	// StrategyAnswered ends an AskStrategy. Homes (allocate) or Plan (rebalance) counts, unless Failure is set. Node indices are those of the
+	// Input asked with. The shell has checked the output's shape; the machine checks each home and move again.
+	StrategyAnswered struct {
+		Ask     uint64
+		Homes   pluginapi.Homes
+		Plan    pluginapi.Plan
+		Failure *StrategyFailure
+		Record  [32]byte // digest of the input, to find the record
+	}
+	// Requested is an operator's or a node's request, answered by Answer with the same ID.
+	Requested struct {
+		ID      uint64
+		Request Request
+	}
+)
+
+func (Ticked) event()           {}
+func (Elected) event()          {}
+func (Deposed) event()          {}
+func (BarrierDone) event()      {}
+func (Committed) event()        {}
+func (ProposalFailed) event()   {}
+func (Received) event()         {}
+func (MemberSeen) event()       {}
+func (StrategyAnswered) event() {}
+func (Requested) event()        {}
+
+// MemberStatus is Serf's word on a member.
+type MemberStatus uint8
+
+// The statuses.
+const (
+	MemberUp MemberStatus = iota
+	MemberSuspect
+	MemberFailed
+	MemberLeft
+)
+
+// String gives the name that HTTP uses.
+func (s MemberStatus) String() string {
+	switch s {
+	case MemberUp:
+		return "up"
+	case MemberSuspect:
+		return "unreachable"
+	case MemberFailed:
+		return "failed"
+	case MemberLeft:
+		return "left"
+	}
+	return "unknown"
+}
+
+// StrategyFailure says why a strategy gave no decision. Clock verdicts (budget) are counted apart and never roll back (spec 1.3).
+type StrategyFailure struct {
+	Verdict string // trap, fuel, depth, output, budget, missing (module not here)
+	Detail  string
+}
+
+// Request is one of the request types below.
+type Request interface{ request() }
+
+type (
+	// CreateCluster makes the first entry of a new log.
+	CreateCluster struct{ Body protocol.CreateCluster }
+	// DrainNode starts or ends a drain of a node by name.
+	DrainNode struct {
+		Node sharding.NodeID
+		On   bool
+	}
+	// SwapStrategy activates Spec. The shell has stored the module on a majority of the voters before.
+	SwapStrategy struct {
+		Type  sharding.TypeName
+		Spec  protocol.StrategySpec
+		Cause protocol.Cause
+	}
+	// MoveShard moves one shard to a node, whatever the strategy thinks.
+	MoveShard struct {
+		Type  sharding.TypeName
+		Shard sharding.ShardID
+		To    sharding.NodeID
+	}
+	// PinShard keeps a shard on a node; the empty node lifts the pin.
+	PinShard struct {
+		Type  sharding.TypeName
+		Shard sharding.ShardID
+		Node  sharding.NodeID
+	}
+	// Pause pauses or resumes all rebalancing.
+	Pause struct{ On bool }
+	// PutServer and RemoveServer note raft servers.
+	PutServer    struct{ Body protocol.PutServer }
+	RemoveServer struct{ Body protocol.RemoveServer }
+	// ForgetNode drops a dead node's regions once its lease has lapsed.
+	ForgetNode struct{ Node sharding.NodeID }
+	// Configure changes the cluster-wide settings.
+	Configure struct{ Settings protocol.Settings }
+)
+
+func (CreateCluster) request() {}
+func (DrainNode) request()     {}
+func (SwapStrategy) request()  {}
+func (MoveShard) request()     {}
+func (PinShard) request()      {}
+func (Pause) request()         {}
+func (PutServer) request()     {}
+func (RemoveServer) request()  {}
+func (ForgetNode) request()    {}
+func (Configure) request()     {}
+
+type (
+	// Propose appends an entry to the log (leader only). The shell answers with Committed or ProposalFailed.
+	Propose struct{ Entry *protocol.Entry }
+	// Barrier asks raft for a barrier in Term; the shell answers BarrierDone, or Deposed.
+	Barrier struct{ Term uint64 }
+	// Send sends a control message to a member, this node included.
+	Send struct {
+		To      sharding.Member
+		Message protocol.Message
+	}
+	// Broadcast sends Leading to every member that Serf knows as up.
+	Broadcast struct{ Message protocol.Message }
+	// AskStrategy runs a strategy call; Input is complete (candidates, owners, busy, pins, loads, coordinates, config).
+	AskStrategy struct {
+		Ask    uint64
+		Type   sharding.TypeName
+		Spec   protocol.StrategySpec
+		Op     pluginapi.Op
+		Input  *pluginapi.Snapshot
+		Shards []uint32 // allocate
+	}
+	// PrepareStrategy: a strategy became active; the shell fetches, compiles and warms it, and tells Deposed-style trouble by StrategyFailure "missing".
+	PrepareStrategy struct {
+		Type sharding.TypeName
+		Spec protocol.StrategySpec
+	}
+	// Answer ends a Requested. Err "" is success.
+	Answer struct {
+		ID   uint64
+		Err  string
+		Code string // stable: not_leader, unknown_node, unknown_type, conflict, refused, …
+	}
+	// Note tells of something that people want to see: events, log, metrics. Attrs are pairs of key and value.
+	Note struct {
+		Kind  string // stable: shard_homed, shard_moved, handoff_started, handoff_timed_out, strategy_set, strategy_failed, lease_lapsed, …
+		Level NoteLevel
+		Type  sharding.TypeName
+		Shard sharding.ShardID
+		Node  sharding.NodeID
+		Text  string
+	}
+)
+
+// NoteLevel grades a Note.
+type NoteLevel uint8
+
+// The levels.
+const (
+	Info NoteLevel = iota
+	Warn
+)
+
+func (Propose) command()         {}
+func (Barrier) command()         {}
+func (Send) command()            {}
+func (Broadcast) command()       {}
+func (AskStrategy) command()     {}
+func (PrepareStrategy) command() {}
+func (Answer) command()          {}
+func (Note) command()            {}
