@@ -20,13 +20,14 @@ const (
 	maxFunctions    = 20_000
 	maxGlobals      = 1_000
 	maxExports      = 10_000
-	maxSegments     = 20_000
+	maxSegments     = 200_000 // Go writes its data as some 25 000
 	maxTables       = 8
 	maxTableSize    = 65_536 // elements of all tables together
 	maxLocals       = 4_096  // of one function, parameters included
 	maxInstructions = 100_000
 	maxNesting      = 5_000
-	maxBlocks       = 20_000 // blocks, branches and calls' ends of one function
+	maxBlocks       = 10_000 // basic blocks of one function, once it is metered
+	maxStack        = 1_000  // operands
 	maxBrTable      = 8_192
 )
 

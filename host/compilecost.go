@@ -9,29 +9,42 @@ import (
 // What wazero's compiler spends on a function grows with more than its size:
 // with the square of its basic blocks, with blocks times the variables that are
 // alive across them, with the square of a br_table. The prices are nanoseconds
-// measured on the machine that figures in RATIONALE.md are from, for the code
-// that metering makes of the shape.
+// measured on shapes that consist of nothing else (bomb_test.go), for the code
+// that metering makes of them, on a busy machine; an idle one takes a third.
 const (
 	costInstr      = 300  // each instruction
-	costBlockPair  = 60   // each pair of blocks, loops, branches
+	costBlockPair  = 60   // each pair of blocks
 	costBlockLocal = 1800 // each block times each local written
 	costTablePair  = 1    // each pair of br_table entries
-	costCallValue  = 1200 // each parameter and result of a call
+	costCallValue  = 1700 // each parameter and result of a call
+)
+
+// How many basic blocks an operator becomes once it is metered, in halves.
+const (
+	halvesBranch = 2 // block, loop, br, br_if, br_table, return, else
+	halvesIf     = 6
+	halvesBulk   = 8 // memory.fill and the like: split into pieces
+	halvesGrow   = 4
+	halvesFloat  = 1 // arithmetic: canonical NaNs
 )
 
 // The estimate that a module may have: a fixed part for the smallest, and so
-// much for each byte.
+// much for each byte. Standard Go's is at a third of it.
 const (
 	compileCostBase    = 1_000_000_000
-	compileCostPerByte = 1_000
+	compileCostPerByte = 1_500
 )
 
 // shape is what the caps and the estimate look at in one body.
 type shape struct {
-	instrs, blocks, depth, brTable int
-	tablePairs, callValues         int64
-	locals                         int // written
+	instrs, depth, brTable int
+	halves                 int // of basic blocks
+	stack                  int // operands at most, about
+	tablePairs, callValues int64
+	locals                 int // written
 }
+
+func (s shape) blocks() int { return s.halves / 2 }
 
 // code checks every body against the caps, and the module's estimate. It names
 // the first function that is over a cap: a bomb repeats itself.
@@ -54,8 +67,9 @@ func (a *admission) code(size int) {
 		case !a.atMost(RuleLocals, "locals in "+name, c.NumLocals()+params, maxLocals),
 			!a.atMost(RuleFunctionSize, "instructions in "+name, s.instrs, maxInstructions),
 			!a.atMost(RuleNesting, "nested blocks in "+name, s.depth, maxNesting),
-			!a.atMost(RuleBlocks, "blocks and branches in "+name, s.blocks, maxBlocks),
-			!a.atMost(RuleBrTable, "entries in a br_table of "+name, s.brTable, maxBrTable):
+			!a.atMost(RuleBlocks, "blocks and branches in "+name, s.blocks(), maxBlocks),
+			!a.atMost(RuleBrTable, "entries in a br_table of "+name, s.brTable, maxBrTable),
+			!a.atMost(RuleStack, "operands on the stack of "+name, s.stack, maxStack):
 			return
 		}
 		cost := s.cost()
@@ -74,43 +88,87 @@ func (a *admission) code(size int) {
 // that wrote each local.
 func (a *admission) shape(c *wasmbin.Code, body int, written []int) shape {
 	s := shape{instrs: len(c.Body)}
-	depth := 0
+	depth, stack := 0, 0
 	for _, in := range c.Body {
-		switch in.Op {
-		case wasmbin.OpBlock, wasmbin.OpLoop, wasmbin.OpIf:
-			s.blocks++
+		op := in.Op
+		switch {
+		case op == wasmbin.OpBlock || op == wasmbin.OpLoop || op == wasmbin.OpIf:
+			s.halves += halvesBranch
+			if op == wasmbin.OpIf {
+				s.halves += halvesIf - halvesBranch
+			}
 			depth++
 			s.depth = max(s.depth, depth)
-		case wasmbin.OpEnd:
+		case op == wasmbin.OpEnd:
 			depth--
-		case wasmbin.OpElse, wasmbin.OpBr, wasmbin.OpBrIf, wasmbin.OpReturn:
-			s.blocks++
-		case wasmbin.OpBrTable:
-			s.blocks++
+		case op == wasmbin.OpElse || op == wasmbin.OpBr || op == wasmbin.OpBrIf || op == wasmbin.OpReturn:
+			s.halves += halvesBranch
+		case op == wasmbin.OpBrTable:
+			s.halves += halvesBranch
 			s.brTable = max(s.brTable, int(min(in.B, 1<<30)))
 			s.tablePairs += int64(in.B) * int64(in.B)
-		case wasmbin.OpLocalSet, wasmbin.OpLocalTee:
+		case op == wasmbin.OpLocalSet || op == wasmbin.OpLocalTee:
 			if int64(in.A) < int64(len(written)) && written[in.A] != body {
 				written[in.A] = body
 				s.locals++
 			}
-		case wasmbin.OpCall:
+		case op == wasmbin.OpCall:
 			if t, ok := a.exportedType(in.A); ok {
 				s.callValues += int64(len(t.Params) + len(t.Results))
 			}
-		case wasmbin.OpCallIndirect:
+		case op == wasmbin.OpCallIndirect:
 			if t, ok := a.funcType(in.A); ok {
 				s.callValues += int64(len(t.Params) + len(t.Results))
 			}
+		case op == wasmbin.OpMemoryGrow || op == wasmbin.OpTableGrow:
+			s.halves += halvesGrow
+		case op == wasmbin.OpMemoryFill || op == wasmbin.OpMemoryCopy || op == wasmbin.OpMemoryInit ||
+			op == wasmbin.OpTableFill || op == wasmbin.OpTableCopy || op == wasmbin.OpTableInit:
+			s.halves += halvesBulk
+		case op >= wasmbin.OpF32Abs && op <= wasmbin.OpF64Copysign:
+			s.halves += halvesFloat
 		}
+		stack = max(0, stack+pushes(op))
+		s.stack = max(s.stack, stack)
 	}
 	return s
+}
+
+// pushes tells by how much an operator changes the height of the stack, as far
+// as that is known without types: control and calls count as leaving nothing.
+// It is enough to see a function that piles up operands, which the compiler
+// keeps alive one and all.
+func pushes(op wasmbin.Op) int {
+	switch {
+	case op == wasmbin.OpLocalGet || op == wasmbin.OpGlobalGet || op == wasmbin.OpMemorySize || op == wasmbin.OpTableSize,
+		op >= wasmbin.OpI32Const && op <= wasmbin.OpF64Const, op == wasmbin.OpRefNull || op == wasmbin.OpRefFunc:
+		return 1
+	case op == wasmbin.OpDrop || op == wasmbin.OpLocalSet || op == wasmbin.OpGlobalSet:
+		return -1
+	case op == wasmbin.OpSelect || op == wasmbin.OpSelectT || op == wasmbin.OpTableSet,
+		op >= wasmbin.OpI32Store && op <= wasmbin.OpI64Store32:
+		return -2
+	case op >= wasmbin.OpMemoryInit && op <= wasmbin.OpTableFill && op != wasmbin.OpDataDrop && op != wasmbin.OpElemDrop && op != wasmbin.OpTableGrow:
+		return -3
+	case op == wasmbin.OpTableGrow || binaryOp(op):
+		return -1
+	case op < wasmbin.OpDrop:
+		return -1 << 20 // a branch, a call, the end of a block
+	}
+	return 0
+}
+
+// binaryOp tells whether an operator takes two numbers and gives one.
+func binaryOp(op wasmbin.Op) bool {
+	return op >= wasmbin.OpI32Eq && op <= wasmbin.OpI32GeU || op >= wasmbin.OpI64Eq && op <= wasmbin.OpF64Ge ||
+		op >= wasmbin.OpI32Add && op <= wasmbin.OpI32Rotr || op >= wasmbin.OpI64Add && op <= wasmbin.OpI64Rotr ||
+		op >= wasmbin.OpF32Add && op <= wasmbin.OpF32Copysign || op >= wasmbin.OpF64Add && op <= wasmbin.OpF64Copysign
 }
 
 // cost estimates the time to compile the body, in nanoseconds. The caps keep it
 // far from overflow.
 func (s shape) cost() int64 {
-	blocks := int64(s.blocks)
+	blocks := int64(s.blocks())
 	return int64(s.instrs)*costInstr +
 		blocks*blocks*costBlockPair +
 		blocks*int64(s.locals)*costBlockLocal +

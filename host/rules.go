@@ -46,6 +46,7 @@ const (
 	RuleNesting       Rule = "nesting-depth"
 	RuleBlocks        Rule = "block-count"
 	RuleBrTable       Rule = "br-table-length"
+	RuleStack         Rule = "operand-stack"
 	RuleCompileCost   Rule = "compile-cost"
 
 	RuleReservedName     Rule = "reserved-name"
@@ -130,6 +131,7 @@ var ruleTexts = map[Rule]ruleText{
 	RuleNesting:       {SeverityError, "blocks nest too deeply", fixSmaller},
 	RuleBlocks:        {SeverityError, "a function has too many branches and blocks", fixSmaller},
 	RuleBrTable:       {SeverityError, "a br_table is too long", "use a table in memory"},
+	RuleStack:         {SeverityError, "a function piles up too many operands", "store intermediate results in locals"},
 	RuleCompileCost:   {SeverityError, "compiling it would take too long for its size", fixSmaller},
 
 	RuleReservedName:     {SeverityError, "uses a name that the host keeps for itself", "rename the import or export"},
