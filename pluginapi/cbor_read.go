@@ -1,10 +1,8 @@
 package pluginapi
 
 import (
-	"encoding/binary"
 	"math"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 	"unsafe"
 )
@@ -233,13 +231,13 @@ func (r *reader) fields(field func(key string) error) error {
 		if seen != nil {
 			if _, found := seen[key]; found {
 				r.pos = start
-				return atKey(r.fail("the key comes twice"), strings.Clone(key))
+				return atKey(r.fail("the key comes twice"), clone(key))
 			}
 			seen[key] = struct{}{}
 		}
 		last = key
 		if err := field(key); err != nil {
-			return atKey(err, strings.Clone(key))
+			return atKey(err, clone(key))
 		}
 	}
 	return nil
@@ -330,13 +328,13 @@ func (r *reader) typed(what string, tags ...uint64) (tag uint64, b []byte, err e
 }
 
 // owners reads a column of node indices into dst and returns it with one more than the highest of them.
-func (r *reader) owners(dst []uint32) (column []uint32, limit uint32, err error) {
+func (r *reader) owners() (column []uint32, limit uint32, err error) {
 	tag, b, err := r.typed("a typed array of uint16 or uint32 (tag 69 or 70)", tagUint16, tagUint32)
 	if err != nil {
 		return nil, 0, err
 	}
 	if tag == tagUint32 {
-		column = widen32(dst, b)
+		column = widen32(b)
 		for _, v := range column {
 			if v != NoOwner && v >= limit {
 				limit = v + 1
@@ -344,9 +342,10 @@ func (r *reader) owners(dst []uint32) (column []uint32, limit uint32, err error)
 		}
 		return column, limit, nil
 	}
-	column = sized(dst, len(b)/2)
+	column = make([]uint32, len(b)/2)
+	start := unsafe.Pointer(unsafe.SliceData(b))
 	for i := range column {
-		v := uint32(binary.LittleEndian.Uint16(b[2*i:]))
+		v := uint32(getLE16((*[2]byte)(unsafe.Add(start, 2*i))[:]))
 		if v == math.MaxUint16 {
 			v = NoOwner
 		} else if v >= limit {
@@ -357,22 +356,23 @@ func (r *reader) owners(dst []uint32) (column []uint32, limit uint32, err error)
 	return column, limit, nil
 }
 
-func (r *reader) uint32s(dst []uint32) ([]uint32, error) {
+func (r *reader) uint32s() ([]uint32, error) {
 	_, b, err := r.typed("a typed array of uint32 (tag 70)", tagUint32)
 	if err != nil {
 		return nil, err
 	}
-	return widen32(dst, b), nil
+	return widen32(b), nil
 }
 
-func (r *reader) uint64s(dst []uint64) ([]uint64, error) {
+func (r *reader) uint64s() ([]uint64, error) {
 	_, b, err := r.typed("a typed array of uint64 (tag 71)", tagUint64)
 	if err != nil {
 		return nil, err
 	}
-	dst = sized(dst, len(b)/8)
+	dst := make([]uint64, len(b)/8)
+	start := unsafe.Pointer(unsafe.SliceData(b))
 	for i := range dst {
-		dst[i] = binary.LittleEndian.Uint64(b[8*i:])
+		dst[i] = getLE64((*[8]byte)(unsafe.Add(start, 8*i))[:])
 	}
 	return dst, nil
 }
@@ -384,25 +384,19 @@ func (r *reader) float64s() ([]float64, error) {
 	}
 	vs := make([]float64, len(b)/8)
 	for i := range vs {
-		vs[i] = math.Float64frombits(binary.LittleEndian.Uint64(b[8*i:]))
+		vs[i] = math.Float64frombits(getLE64(b[8*i:]))
 	}
 	return vs, nil
 }
 
-func widen32(dst []uint32, b []byte) []uint32 {
-	dst = sized(dst, len(b)/4)
+// widen32 and its like above index without bounds checks: dst is made as long as b is, in elements.
+func widen32(b []byte) []uint32 {
+	dst := make([]uint32, len(b)/4)
+	start := unsafe.Pointer(unsafe.SliceData(b))
 	for i := range dst {
-		dst[i] = binary.LittleEndian.Uint32(b[4*i:])
+		dst[i] = getLE32((*[4]byte)(unsafe.Add(start, 4*i))[:])
 	}
 	return dst
-}
-
-// sized returns dst with length n, never nil: a column that is there but empty differs from one that is not.
-func sized[T any](dst []T, n int) []T {
-	if dst == nil || cap(dst) < n {
-		return make([]T, n)
-	}
-	return dst[:n]
 }
 
 // float reads a float of any width.
@@ -495,7 +489,7 @@ func (r *reader) value(depth int) (any, error) {
 		table := map[string]any{}
 		err := r.fields(func(key string) error {
 			v, err := r.value(depth + 1)
-			table[strings.Clone(key)] = v
+			table[clone(key)] = v
 			return err
 		})
 		return table, err

@@ -1,9 +1,9 @@
 package pluginapi
 
 import (
-	"encoding/binary"
 	"math"
 	"slices"
+	"unsafe"
 )
 
 // CBOR major types (RFC 8949, 3.1), shifted into place.
@@ -45,7 +45,7 @@ func appendHead(dst []byte, major byte, n uint64) []byte {
 	case n <= math.MaxUint32:
 		return append(dst, major|26, byte(n>>24), byte(n>>16), byte(n>>8), byte(n))
 	}
-	return binary.BigEndian.AppendUint64(append(dst, major|27), n)
+	return appendBE64(append(dst, major|27), n)
 }
 
 func appendUint(dst []byte, n uint64) []byte { return appendHead(dst, majorUint, n) }
@@ -63,10 +63,11 @@ func appendTarget(dst []byte, node int) []byte {
 }
 
 func appendFloat(dst []byte, f float64) []byte {
-	return binary.BigEndian.AppendUint64(append(dst, float64Head), math.Float64bits(f))
+	return appendBE64(append(dst, float64Head), math.Float64bits(f))
 }
 
-// typedArray appends the head of a typed array of n elements and room for them, and returns the room.
+// typedArray appends the head of a typed array of n elements and room for them, and returns the room. Callers fill it
+// without bounds checks.
 func typedArray(dst []byte, tag uint64, n, width int) (all, room []byte) {
 	dst = appendHead(dst, majorTag, tag)
 	dst = appendHead(dst, majorBytes, uint64(n)*uint64(width))
@@ -77,28 +78,27 @@ func typedArray(dst []byte, tag uint64, n, width int) (all, room []byte) {
 
 func appendUint16s(dst []byte, vs []uint32) []byte {
 	dst, room := typedArray(dst, tagUint16, len(vs), 2)
-	for _, v := range vs {
-		_ = room[1]
-		room[0], room[1] = byte(v), byte(v>>8) // NoOwner becomes all bits set
-		room = room[2:]
+	start := unsafe.Pointer(unsafe.SliceData(room))
+	for i, v := range vs {
+		putLE16((*[2]byte)(unsafe.Add(start, 2*i))[:], uint16(v)) // NoOwner becomes all bits set
 	}
 	return dst
 }
 
 func appendUint32s(dst []byte, vs []uint32) []byte {
 	dst, room := typedArray(dst, tagUint32, len(vs), 4)
-	for _, v := range vs {
-		binary.LittleEndian.PutUint32(room, v)
-		room = room[4:]
+	start := unsafe.Pointer(unsafe.SliceData(room))
+	for i, v := range vs {
+		putLE32((*[4]byte)(unsafe.Add(start, 4*i))[:], v)
 	}
 	return dst
 }
 
 func appendUint64s(dst []byte, vs []uint64) []byte {
 	dst, room := typedArray(dst, tagUint64, len(vs), 8)
-	for _, v := range vs {
-		binary.LittleEndian.PutUint64(room, v)
-		room = room[8:]
+	start := unsafe.Pointer(unsafe.SliceData(room))
+	for i, v := range vs {
+		putLE64((*[8]byte)(unsafe.Add(start, 8*i))[:], v)
 	}
 	return dst
 }

@@ -3,7 +3,6 @@ package pluginapi
 import (
 	"math"
 	"math/bits"
-	"strings"
 )
 
 // Config is a strategy's own table of node.toml, as CBOR. nil is an empty table. Each getter returns def where the key
@@ -56,7 +55,7 @@ func (c Config) Keys() ([]string, error) {
 	var keys []string
 	r := &reader{data: c}
 	if err := r.fields(func(k string) error {
-		keys = append(keys, strings.Clone(k))
+		keys = append(keys, clone(k))
 		return r.skip(0)
 	}); err != nil {
 		return nil, &ConfigError{Message: err.Error()}

@@ -16,7 +16,7 @@ type Input struct {
 // data's memory.
 func DecodeInput(data []byte) (*Input, error) { return decodeInput(data, false) }
 
-// The keys that an input must have; each has a bit.
+// The keys that an input must have. The bit of each is its place here; field sets it.
 var required = [...]string{"v", "op", "now", "busy", "seed", "type", "nodes", "limits", "owners", "revision", "candidates"}
 
 func decodeInput(data []byte, alias bool) (*Input, error) {
@@ -57,19 +57,16 @@ type inputDecoder struct {
 }
 
 func (d *inputDecoder) field(key string) (err error) {
-	for i, k := range required {
-		if k == key {
-			d.got |= 1 << i
-		}
-	}
 	s := &d.in.Snapshot
 	switch key {
 	case "v":
+		d.got |= 1 << 0
 		var v uint64
 		if v, err = d.uint(); err == nil && v != Version {
 			return d.fail("contract version " + strconv.FormatUint(v, 10) + " is not known here, only " + strconv.Itoa(Version))
 		}
 	case "op":
+		d.got |= 1 << 1
 		var op string
 		if op, err = d.text(); err != nil {
 			return err
@@ -83,8 +80,11 @@ func (d *inputDecoder) field(key string) (err error) {
 			return d.fail("want allocate or rebalance, got " + strconv.Quote(op))
 		}
 	case "now":
+		d.got |= 1 << 2
 		s.Now, err = d.uint()
 	case "busy":
+		d.got |= 1 << 3
+		s.Busy = make([]Busy, 0, d.count(leastPair))
 		err = d.list(func() error {
 			shard, node, err := d.pair(true)
 			s.Busy = append(s.Busy, Busy{Shard: shard, Target: node})
@@ -93,10 +93,14 @@ func (d *inputDecoder) field(key string) (err error) {
 	case "load":
 		err = d.shardLoads(&s.Load)
 	case "seed":
+		d.got |= 1 << 4
 		s.Seed, err = d.uint()
 	case "type":
+		d.got |= 1 << 5
 		s.Type, err = d.text()
 	case "nodes":
+		d.got |= 1 << 6
+		s.Nodes = make([]Node, 0, d.count(leastNode))
 		err = d.list(func() error {
 			s.Nodes = append(s.Nodes, Node{})
 			return d.node(&s.Nodes[len(s.Nodes)-1])
@@ -110,6 +114,7 @@ func (d *inputDecoder) field(key string) (err error) {
 			}
 		}
 	case "limits":
+		d.got |= 1 << 7
 		found := false
 		err = d.fields(func(key string) (err error) {
 			if key != "moves" {
@@ -123,22 +128,27 @@ func (d *inputDecoder) field(key string) (err error) {
 			err = atKey(d.fail("the key is missing"), "moves")
 		}
 	case "owners":
-		s.Owners, d.ownerLimit, err = d.owners(nil)
+		d.got |= 1 << 8
+		s.Owners, d.ownerLimit, err = d.owners()
 	case "pinned":
+		s.Pinned = make([]Pin, 0, d.count(leastPair))
 		err = d.list(func() error {
 			shard, node, err := d.pair(false)
 			s.Pinned = append(s.Pinned, Pin{Shard: shard, Node: node})
 			return err
 		})
 	case "shards":
-		d.in.Shards, err = d.uint32s(nil)
+		d.in.Shards, err = d.uint32s()
 	case "standby":
-		s.Standby, d.standbyLimit, err = d.owners(nil)
+		s.Standby, d.standbyLimit, err = d.owners()
 	case "waiting":
-		s.Waiting, err = d.uint32s(nil)
+		s.Waiting, err = d.uint32s()
 	case "revision":
+		d.got |= 1 << 9
 		s.Revision, err = d.uint()
 	case "candidates":
+		d.got |= 1 << 10
+		s.Candidates = make([]int, 0, d.count(1))
 		err = d.list(func() error {
 			n, err := d.index()
 			s.Candidates = append(s.Candidates, n)
@@ -148,6 +158,20 @@ func (d *inputDecoder) field(key string) (err error) {
 		err = d.skip(0)
 	}
 	return err
+}
+
+// The fewest bytes that a node, and a pair of shard and node, can take.
+const (
+	leastNode = 50
+	leastPair = 3
+)
+
+// count returns how many elements the array that comes next has, as far as data of that many bytes an element at least
+// can hold them; 0 where it does not say.
+func (r *reader) count(least int) int {
+	ahead := *r
+	it, _ := ahead.array()
+	return int(min(it.left, uint64(len(r.data)-r.pos)/uint64(least)))
 }
 
 // list reads an array and calls element for each.
@@ -200,37 +224,39 @@ func (r *reader) pair(orNull bool) (shard uint32, node int, err error) {
 	return shard, node, nil
 }
 
-// The keys that a node must have; each has a bit.
+// The keys that a node must have. The bit of each is its place here; node sets it.
 var requiredOfNode = [...]string{"name", "addr", "incarnation", "state", "roles", "version", "weight"}
 
 func (d *inputDecoder) node(n *Node) error {
 	got := uint8(0)
 	err := d.fields(func(key string) (err error) {
-		for i, k := range requiredOfNode {
-			if k == key {
-				got |= 1 << i
-			}
-		}
 		switch key {
 		case "name":
+			got |= 1 << 0
 			n.Name, err = d.text()
 		case "addr":
+			got |= 1 << 1
 			n.Addr, err = d.text()
 		case "incarnation":
+			got |= 1 << 2
 			n.Incarnation, err = d.text()
 		case "state":
+			got |= 1 << 3
 			var state string
 			state, err = d.text()
 			n.State, _ = ParseNodeState(state) // a later host may know more states
 		case "roles":
+			got |= 1 << 4
 			err = d.list(func() error {
 				role, err := d.text()
 				n.Roles = append(n.Roles, role)
 				return err
 			})
 		case "version":
+			got |= 1 << 5
 			n.Version, err = d.text()
 		case "weight":
+			got |= 1 << 6
 			n.Weight, err = d.uint()
 		case "zone":
 			n.Zone, err = d.text()
@@ -238,7 +264,7 @@ func (d *inputDecoder) node(n *Node) error {
 			err = d.fields(func(key string) error {
 				value, err := d.text()
 				if !d.alias {
-					key = string([]byte(key))
+					key = clone(key)
 				}
 				n.Tags = append(n.Tags, Tag{Key: key, Value: value})
 				return err
@@ -290,11 +316,11 @@ func (d *inputDecoder) shardLoads(l *ShardLoads) error {
 	return d.fields(func(key string) (err error) {
 		switch key {
 		case "entities":
-			l.Entities, err = d.uint32s(nil)
+			l.Entities, err = d.uint32s()
 		case "rate":
-			l.Rate, err = d.uint32s(nil)
+			l.Rate, err = d.uint32s()
 		case "bytes":
-			l.Bytes, err = d.uint64s(nil)
+			l.Bytes, err = d.uint64s()
 		default:
 			err = d.skip(0)
 		}

@@ -1,7 +1,6 @@
 package pluginapi
 
 import (
-	"encoding/binary"
 	"math"
 	"slices"
 )
@@ -148,10 +147,10 @@ func (l *NodeLoad) fields() [9]loadField {
 func (c Coord) append(dst []byte) []byte {
 	dst, room := typedArray(dst, tagFloat64, len(c.Vec)+3, 8)
 	for i, v := range c.Vec {
-		binary.LittleEndian.PutUint64(room[8*i:], math.Float64bits(v))
+		putLE64(room[8*i:], math.Float64bits(v))
 	}
 	for i, v := range [...]float64{c.Error, c.Adjustment, c.Height} {
-		binary.LittleEndian.PutUint64(room[8*(len(c.Vec)+i):], math.Float64bits(v))
+		putLE64(room[8*(len(c.Vec)+i):], math.Float64bits(v))
 	}
 	return dst
 }

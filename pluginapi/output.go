@@ -170,6 +170,7 @@ func DecodeHomes(data []byte, n int) (Homes, error) {
 	err := r.output("homes", func(key string) (err error) {
 		switch key {
 		case "homes":
+			h.Nodes = make([]int, 0, r.count(1))
 			return r.column(n, func() error {
 				node := NoTarget
 				if !r.null() {
@@ -233,6 +234,7 @@ func DecodePlanUpTo(data []byte, most int) (Plan, error) {
 	err := r.output("moves", func(key string) (err error) {
 		switch key {
 		case "moves":
+			p.Moves = make([]Move, 0, r.count(leastPair))
 			return r.list(func() error {
 				if len(p.Moves) == most {
 					return r.fail("more than " + strconv.Itoa(most) + " moves")
@@ -304,7 +306,7 @@ func DecodeDescription(data []byte) (Description, error) {
 			d.Summary, err = r.text()
 		case "config":
 			err = r.fields(func(key string) error {
-				k := ConfigKey{Key: string([]byte(key))}
+				k := ConfigKey{Key: clone(key)}
 				err := r.configKey(&k)
 				d.Config = append(d.Config, k)
 				return err
