@@ -11,6 +11,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/droverhq/drover/host/internal/fuel"
+	"github.com/droverhq/drover/host/internal/reference"
 	"github.com/droverhq/drover/host/internal/wasmbin"
 )
 
@@ -53,6 +54,16 @@ func newEngines(t testing.TB) []*engine {
 			NewFunctionBuilder().WithGoFunction(api.GoFunc(func(context.Context, []uint64) {
 			panic(errDepth)
 		}), nil, nil).Export("depth").
+			Instantiate(ctx)
+		require.NoError(t, err)
+		i32, i64 := api.ValueTypeI32, api.ValueTypeI64
+		env := func(name string, params []api.ValueType) api.GoFunc {
+			return func(_ context.Context, stack []uint64) { copy(stack, reference.Host["env."+name](stack[:len(params)])) }
+		}
+		mix, nop := []api.ValueType{i32, i64}, []api.ValueType(nil)
+		_, err = e.rt.NewHostModuleBuilder("env").
+			NewFunctionBuilder().WithGoFunction(env("mix", mix), mix, []api.ValueType{i64}).Export("mix").
+			NewFunctionBuilder().WithGoFunction(env("nop", nop), nop, nil).Export("nop").
 			Instantiate(ctx)
 		require.NoError(t, err)
 		out = append(out, e)
@@ -124,11 +135,17 @@ func (i *instance) call(name string, limit, slice int64, args ...uint64) verdict
 	e.refills = 0
 	i.left().Set(uint64(e.granted))
 	i.mod.ExportedGlobal(fuel.Namespace + ".depth").(api.MutableGlobal).Set(0)
-	results, err := i.mod.ExportedFunction(name).Call(context.Background(), args...)
+	f := i.mod.ExportedFunction(name)
+	results, err := f.Call(context.Background(), args...)
+	for i, t := range f.Definition().ResultTypes()[:len(results)] {
+		if t == api.ValueTypeI32 || t == api.ValueTypeF32 {
+			results[i] = uint64(uint32(results[i])) // the compiler leaves the upper half undefined
+		}
+	}
 	v := verdict{used: e.granted - int64(i.left().Get())}
 	switch {
 	case err == nil:
-		v.kind, v.results = "ok", results
+		v.kind, v.results = "ok", append([]uint64(nil), results...)
 		if v.used > limit {
 			v.kind, v.results = "fuel", nil
 		}
