@@ -1,7 +1,13 @@
 package host_test
 
 import (
+	"context"
 	"encoding/binary"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/droverhq/drover/host"
 )
@@ -74,7 +80,7 @@ func (b bomb) wasm() []byte {
 	code := uleb(n + 4)
 	for _, f := range [][]byte{
 		body(0, nil),
-		body(0, cat(0x41, 0x80, 0x20)),                                        // 4096
+		body(0, cat(0x41, 0x80, 0x20)), // 4096
 		body(0, cat(0x42, []byte{0x88, 0x80, 0x80, 0x80, 0x80, 0x80, 0x01})), // 1024<<32 | 8
 		body(0, nil),
 	} {
@@ -149,8 +155,100 @@ var shapes = map[string]func(n, k int) bomb{
 		return bomb{bodies: [][]byte{body(1, times(n, func(int) []byte { return []byte{0x41, 0, 0x41, 0, 0x41, 0, 0xfc, 0x0b, 0} }))}}
 	},
 	"float adds": func(n, _ int) bomb {
-		return bomb{bodies: [][]byte{body(0, cat(times(n, func(int) []byte { return []byte{0x43, 0, 0, 0x80, 0x3f, 0x41, 0, 0x2a, 2, 0, 0x92, 0x41, 0, 0x43, 0, 0, 0, 0, 0x38, 2, 0, 0x1a} })))}}
+		return bomb{bodies: [][]byte{body(0, cat(times(n, func(int) []byte {
+			return []byte{0x43, 0, 0, 0x80, 0x3f, 0x41, 0, 0x2a, 2, 0, 0x92, 0x41, 0, 0x43, 0, 0, 0, 0, 0x38, 2, 0, 0x1a}
+		})))}}
 	},
 }
 
-var _ = host.ABI
+// Spec 1.3, "Hard caps proven on those shapes": each bomb is refused by its
+// rule before wazero sees it, and in no time.
+func TestBombsAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		shape string
+		n, k  int
+		rule  host.Rule
+	}{
+		{"br_table", 100_000, 0, host.RuleBrTable},
+		{"br_table spread", 100_000, 1000, host.RuleBrTable},
+		{"nested blocks", 20_000, 0, host.RuleNesting},
+		{"nested blocks", 5_001, 0, host.RuleNesting},
+		{"nested loops", 4_990, 0, host.RuleCompileCost},
+		{"nested branches", 4_990, 0, host.RuleCompileCost},
+		{"loops in a row", 20_000, 10, host.RuleBlocks},
+		{"loops in a row", 4_000, 10, host.RuleCompileCost},
+		{"ifs over locals", 1_500, 1_000, host.RuleCompileCost},
+		{"ifs over locals", 100, 5_000, host.RuleLocals},
+		{"deep stack", 20_000, 0, host.RuleStack},
+		{"calls", 100, 1_000, host.RuleSignature},
+		{"loads", 50_000, 0, host.RuleFunctionSize},
+		{"fills", 8_000, 0, host.RuleBlocks},
+		{"fills", 2_400, 0, host.RuleCompileCost},
+		{"grows", 8_000, 0, host.RuleBlocks},
+		{"float adds", 30_000, 0, host.RuleFunctionSize},
+	} {
+		t.Run(fmt.Sprintf("%s %d %d", c.shape, c.n, c.k), func(t *testing.T) {
+			refusedBy(t, shapes[c.shape](c.n, c.k).wasm(), c.rule)
+		})
+	}
+	for name, c := range map[string]struct {
+		bomb bomb
+		rule host.Rule
+	}{
+		"42 bytes of table":    {bomb{table: cat(1, 0x70, 0, uleb(10_000_000))}, host.RuleTableSize},
+		"many tables":          {bomb{table: cat(100, times(100, func(int) []byte { return []byte{0x70, 0, 0} }))}, host.RuleTableSize},
+		"2^32-1 locals":        {bomb{bodies: [][]byte{cat(1, uleb(1<<32-1), 0x7f, 0x0b)}}, host.RuleLocals},
+		"locals in runs":       {bomb{bodies: [][]byte{cat(100, times(100, func(int) []byte { return cat(uleb(1000), 0x7f) }), 0x0b)}}, host.RuleLocals},
+		"many functions":       {bomb{bodies: repeatBody(20_000, body(0, nil))}, host.RuleFunctionCount},
+		"many middling ones":   {bomb{bodies: repeatBody(40, shapes["nested loops"](800, 0).bodies[0])}, host.RuleCompileCost},
+		"many that pile a bit": {bomb{bodies: repeatBody(40, shapes["ifs over locals"](100, 300).bodies[0])}, host.RuleCompileCost},
+	} {
+		t.Run(name, func(t *testing.T) { refusedBy(t, c.bomb.wasm(), c.rule) })
+	}
+}
+
+// refusedBy checks a module in well under the time that compiling it would take.
+func refusedBy(t *testing.T, wasm []byte, rule host.Rule) {
+	t.Helper()
+	started := time.Now()
+	rep, err := runtimeFor(t, host.Compiler).Check(context.Background(), wasm, host.Limits{}, nil)
+	require.NoError(t, err)
+	require.False(t, rep.OK)
+	require.NotEmpty(t, rep.Findings)
+	require.Equal(t, rule, rep.Findings[0].Rule, "%v", rep.Findings)
+	require.NotEmpty(t, rep.Findings[0].Fix)
+	require.Less(t, time.Since(started), 2*time.Second)
+}
+
+// What stays below the caps is admitted, and compiles in a time that does not
+// hurt: the caps' own proof. The bound is generous for a busy machine.
+func TestJustBelowTheCaps(t *testing.T) {
+	for _, c := range []struct {
+		shape string
+		n, k  int
+	}{
+		{"br_table", 8_000, 0},
+		{"br_table spread", 8_000, 100},
+		{"nested blocks", 4_000, 0},
+		{"nested loops", 1_900, 0},
+		{"nested branches", 1_900, 0},
+		{"loops in a row", 1_900, 10},
+		{"ifs over locals", 150, 1_000},
+		{"ifs over locals", 1_200, 10},
+		{"deep stack", 990, 0},
+		{"calls", 900, 100},
+		{"loads", 24_000, 0},
+		{"fills", 950, 0},
+		{"grows", 1_900, 0},
+		{"float adds", 4_000, 0},
+	} {
+		t.Run(fmt.Sprintf("%s %d %d", c.shape, c.n, c.k), func(t *testing.T) {
+			started := time.Now()
+			rep, err := runtimeFor(t, host.Compiler).Check(context.Background(), shapes[c.shape](c.n, c.k).wasm(), host.Limits{}, nil)
+			require.NoError(t, err)
+			require.True(t, rep.OK, "%v", rep.Findings)
+			t.Logf("admitted after %s", time.Since(started))
+			require.Less(t, time.Since(started), 20*time.Second)
+		})
+	}
+}

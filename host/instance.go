@@ -8,6 +8,7 @@ import (
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/droverhq/drover/host/internal/fuel"
 )
@@ -33,10 +34,10 @@ type instance struct {
 
 // instantiate makes an instance whose guest has not run yet. The error is a
 // *CallError if the module is at fault: its segments do not fit.
-func (m *Module) instantiate() (*instance, error) {
+func (m *Module) instantiate(mem *memories) (*instance, error) {
 	in := &instance{}
 	in.ctx = context.WithValue(context.Background(), instanceKey{}, in)
-	mod, err := m.rt.wazero.InstantiateModule(in.ctx, m.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions())
+	mod, err := m.rt.wazero.InstantiateModule(experimental.WithMemoryAllocator(in.ctx, mem), m.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions())
 	if err != nil {
 		return nil, guestError(err)
 	}

@@ -113,6 +113,7 @@ func (r *Runtime) validate(ctx context.Context, wasm []byte) error {
 var errValidated = errors.New("validated")
 
 func (m *Module) compile(ctx context.Context, decoded *wasmbin.Module) error {
+	mergeData(decoded)
 	res, err := fuel.Rewrite(decoded, fuel.Options{DepthLimit: m.limits.Depth})
 	if err != nil {
 		return &RefusedError{Findings: append(m.findings, finding(RuleInvalid, "%v", err))}

@@ -32,6 +32,7 @@ type wasmStrategy struct {
 	ownsMod bool
 	image   *image // nil if each call needs a new instance
 	pool    *pool
+	memory  memories
 	relay   *logRelay
 }
 
@@ -79,7 +80,7 @@ func (m *Module) Prepare(ctx context.Context, config pluginapi.Config, opts ...S
 	w := &wasmStrategy{mod: m, relay: newLogRelay(m.rt.log.With("strategy", s.name))}
 	s.wasm = w
 	w.pool = newPool(s.ready)
-	in, err := m.instantiate()
+	in, err := m.instantiate(&w.memory)
 	if err != nil {
 		return nil, m.refusal(RuleStart, err)
 	}
@@ -216,7 +217,7 @@ func warmUp() *pluginapi.Snapshot {
 
 // ready makes an instance that a call can start from.
 func (s *Strategy) ready(ctx context.Context) (*instance, error) {
-	in, err := s.wasm.mod.instantiate()
+	in, err := s.wasm.mod.instantiate(&s.wasm.memory)
 	if err != nil {
 		return nil, err
 	}
