@@ -175,7 +175,7 @@ func TestBombsAreRefused(t *testing.T) {
 		{"nested blocks", 5_001, 0, host.RuleNesting},
 		{"nested loops", 4_990, 0, host.RuleCompileCost},
 		{"nested branches", 4_990, 0, host.RuleCompileCost},
-		{"loops in a row", 20_000, 10, host.RuleBlocks},
+		{"loops in a row", 10_000, 10, host.RuleBlocks},
 		{"loops in a row", 4_000, 10, host.RuleCompileCost},
 		{"ifs over locals", 1_500, 1_000, host.RuleCompileCost},
 		{"ifs over locals", 100, 5_000, host.RuleLocals},

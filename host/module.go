@@ -84,7 +84,7 @@ func (r *Runtime) Compile(ctx context.Context, wasm []byte, l Limits) (*Module, 
 		return nil, &RefusedError{Findings: append(findings, finding(RuleInvalid, "%s", firstLine(err)))}
 	}
 	m := &Module{rt: r, digest: DigestOf(wasm), limits: l, findings: findings}
-	if err := m.compile(ctx, decoded); err != nil {
+	if err := m.compile(ctx, decoded, compileTimeout); err != nil {
 		return nil, err
 	}
 	if m.fresh() {
@@ -112,18 +112,18 @@ func (r *Runtime) validate(ctx context.Context, wasm []byte) error {
 
 var errValidated = errors.New("validated")
 
-func (m *Module) compile(ctx context.Context, decoded *wasmbin.Module) error {
+func (m *Module) compile(ctx context.Context, decoded *wasmbin.Module, timeout time.Duration) error {
 	mergeData(decoded)
 	res, err := fuel.Rewrite(decoded, fuel.Options{DepthLimit: m.limits.Depth})
 	if err != nil {
 		return &RefusedError{Findings: append(m.findings, finding(RuleInvalid, "%v", err))}
 	}
-	ctx, cancel := context.WithTimeout(experimental.WithCompilationWorkers(ctx, compileWorkers), compileTimeout)
+	ctx, cancel := context.WithTimeout(experimental.WithCompilationWorkers(ctx, compileWorkers), timeout)
 	defer cancel()
 	compiled, err := m.rt.wazero.CompileModule(ctx, res.Wasm)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return &RefusedError{Findings: append(m.findings, finding(RuleCompile, "not done after %s", compileTimeout))}
+		return &RefusedError{Findings: append(m.findings, finding(RuleCompile, "not done after %s", timeout))}
 	case err != nil:
 		return fmt.Errorf("compile %s: %w", m.digest, err)
 	}

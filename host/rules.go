@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -159,12 +160,20 @@ var ruleTexts = map[Rule]ruleText{
 	RuleCommandModule: {SeverityWarning, "exports _start but no _initialize: its main function will not run", "build a reactor: Go -buildmode=c-shared, C -mexec-model=reactor"},
 }
 
-// Rules returns every rule with its meaning and fix, for documentation.
-func Rules() map[Rule][2]string {
-	out := make(map[Rule][2]string, len(ruleTexts))
+// RuleDoc documents one rule.
+type RuleDoc struct {
+	Rule       Rule
+	Severity   Severity
+	Means, Fix string
+}
+
+// Rules returns every rule, sorted by its identifier.
+func Rules() []RuleDoc {
+	out := make([]RuleDoc, 0, len(ruleTexts))
 	for r, t := range ruleTexts {
-		out[r] = [2]string{t.means, t.fix}
+		out = append(out, RuleDoc{r, t.severity, t.means, t.fix})
 	}
+	slices.SortFunc(out, func(a, b RuleDoc) int { return strings.Compare(string(a.Rule), string(b.Rule)) })
 	return out
 }
 
