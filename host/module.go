@@ -121,6 +121,14 @@ func (m *Module) compile(ctx context.Context, decoded *wasmbin.Module, timeout t
 	ctx, cancel := context.WithTimeout(experimental.WithCompilationWorkers(ctx, compileWorkers), timeout)
 	defer cancel()
 	compiled, err := m.rt.wazero.CompileModule(ctx, res.Wasm)
+	if err != nil && ctx.Err() == nil && m.rt.cacheDir != "" {
+		// A damaged file in the cache, or one that cannot be read: once more
+		// without it.
+		if cerr := m.rt.clearCache(); cerr != nil {
+			return fmt.Errorf("compile %s: %w", m.digest, errors.Join(err, cerr))
+		}
+		compiled, err = m.rt.wazero.CompileModule(ctx, res.Wasm)
+	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return &RefusedError{Findings: append(m.findings, finding(RuleCompile, "not done after %s", timeout))}

@@ -76,6 +76,8 @@ type Runtime struct {
 	wazero  wazero.Runtime
 	checker wazero.Runtime // validates modules as they were handed in; compiles nothing
 	cache   wazero.CompilationCache
+	// cacheDir is where machine code lies; empty if it is not kept.
+	cacheDir string
 }
 
 // NewRuntime returns a runtime. Errors are about the cache directory, and name
@@ -86,7 +88,8 @@ func NewRuntime(ctx context.Context, o Options) (*Runtime, error) {
 		r.log = slog.New(slog.DiscardHandler)
 	}
 	if o.CacheDir != "" && o.Engine == Compiler {
-		cache, err := openCache(o.CacheDir)
+		r.cacheDir = filepath.Join(o.CacheDir, fmt.Sprintf("cost-model-%d", CostModel))
+		cache, err := openCache(r.cacheDir)
 		if err != nil {
 			return nil, err
 		}
@@ -114,7 +117,6 @@ func runtimeConfig(e Engine) wazero.RuntimeConfig {
 // keys what lies in it by its own version, the machine's features and the
 // digest of the rewritten module.
 func openCache(dir string) (wazero.CompilationCache, error) {
-	dir = filepath.Join(dir, fmt.Sprintf("cost-model-%d", CostModel))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cache of compiled strategies: %w", err)
 	}
@@ -131,6 +133,24 @@ func openCache(dir string) (wazero.CompilationCache, error) {
 		return nil, fmt.Errorf("cache of compiled strategies in %s: %w", dir, err)
 	}
 	return cache, nil
+}
+
+// clearCache removes the machine code that is kept, so that it is made anew.
+func (r *Runtime) clearCache() error {
+	entries, err := os.ReadDir(r.cacheDir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		// wazero wants its own directories to stay.
+		files, err := filepath.Glob(filepath.Join(r.cacheDir, e.Name(), "*"))
+		errs = append(errs, err)
+		for _, f := range files {
+			errs = append(errs, os.Remove(f))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Engine returns the engine that the runtime was made for.
