@@ -14,6 +14,7 @@ func newRootCommand() *cobra.Command {
 	root := newGroup("drover", "Run sharded stateful services, placed by WebAssembly strategies",
 		newConfigCommand(),
 		newTLSCommand(),
+		newStrategyCommand(),
 		newVersionCommand(),
 	)
 	root.Long = root.Short + `.
