@@ -209,7 +209,10 @@ func (n *network) lost(key streamKey, a, b *process) {
 	if key.class == classData {
 		n.w.disturbed(Disturbed{Kind: DisturbedStream, A: a.self, B: b.self, Data: true})
 		to := b.self
-		n.w.schedule(n.w.now, a, func() { a.peerDown(to) })
+		n.w.schedule(n.w.now, a, func() {
+			n.w.disturbed(Disturbed{Kind: DisturbedStream, A: a.self, B: b.self, Data: true}) // until now it did not know
+			a.peerDown(to)
+		})
 	}
 	n.retry(key, a, b)
 }
@@ -222,6 +225,9 @@ func (n *network) retry(key streamKey, a, b *process) {
 			return // b's name may live again, but as another member
 		}
 		if a.paused || n.dial(key, a, b) == nil {
+			if key.class == classData {
+				w.disturbed(Disturbed{Kind: DisturbedStream, A: a.self, B: b.self, Data: true})
+			}
 			n.retry(key, a, b)
 			return
 		}
