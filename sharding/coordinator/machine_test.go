@@ -196,6 +196,25 @@ func TestRenewalsAreBatched(t *testing.T) {
 	require.Empty(t, sent[*protocol.LeaseAck](r.step(ProposalFailed{Command: of[Propose](out)[0].Entry.Command, Reason: "no quorum"})), "not committed: not acknowledged")
 }
 
+// A member whose map lags, though it was sent what it lacks, is sent it again before its acknowledgement: an acknowledgement for a revision
+// that it has not applied would extend nothing (spec 2.1).
+func TestLostUpdateIsSentAgain(t *testing.T) {
+	r := newRig(t, Config{})
+	r.cluster(4, "", "a")
+	before := r.m.State().Revision()
+	r.contact("a", 0) // its update is lost
+	renew := func() []Command {
+		return r.commit(r.step(Received{From: who("a"), Message: &protocol.Renew{Applied: before}}))
+	}
+	require.Empty(t, sent[*protocol.ShardMapUpdate](renew()), "it may be on its way")
+	r.at = r.at.Add(time.Second)
+	r.step(Received{From: who("a"), Message: &protocol.ShardStarted{Type: "t", Shards: []protocol.ShardEpoch{{Shard: 0, Epoch: 1}}}})
+	out := of[Send](renew())
+	require.Len(t, out, 2)
+	require.Equal(t, before, out[0].Message.(*protocol.ShardMapUpdate).From)
+	require.Equal(t, r.m.State().Revision(), out[1].Message.(*protocol.LeaseAck).Revision)
+}
+
 // GetShardHome of several nodes that come together are one allocate call.
 func TestContactsAreOneCall(t *testing.T) {
 	r := newRig(t, Config{})

@@ -126,7 +126,8 @@ func TestAnyLogKeepsTheInvariants(t *testing.T) {
 			require.Equal(t, "", s.Apply(1, 1, first).Code)
 		}
 		term := uint64(1)
-		for index := uint64(2); index < uint64(rapid.IntRange(2, 120).Draw(t, "entries")); index++ {
+		last := uint64(rapid.IntRange(2, 150).Draw(t, "entries"))
+		for index := uint64(2); index < last; index++ {
 			e := drawEntry(t, a)
 			e.Term = term
 			stale := rapid.IntRange(0, 9).Draw(t, "stale") == 0
@@ -138,6 +139,7 @@ func TestAnyLogKeepsTheInvariants(t *testing.T) {
 			r := a.Apply(index, term, e)
 			b.Apply(index, term, e)
 			checkStep(t, a, index, e, before, draining, handed)
+			checkWhole(t, a)
 			if stale {
 				require.Equal(t, CodeStaleTerm, r.Code)
 				require.Equal(t, before, allRecords(a))
@@ -147,6 +149,8 @@ func TestAnyLogKeepsTheInvariants(t *testing.T) {
 				c := NewState(Mutations{})
 				require.NoError(t, c.Restore(snap))
 				c.Apply(index, term, e)
+				checkWhole(t, c)
+				require.Equal(t, a.goneFrom, c.goneFrom)
 				require.Equal(t, snapshotOf(t, a), snapshotOf(t, c), "restored on the way (I9)")
 				b = c
 			}
@@ -170,6 +174,28 @@ func handedOf(s *State) map[TypeShard]bool {
 		}
 	}
 	return out
+}
+
+// checkWhole holds what the state keeps beside the columns against them.
+func checkWhole(t require.TestingT, s *State) {
+	for _, ts := range s.types {
+		refs := map[uint64]uint32{}
+		for i, st := range ts.state {
+			_, fenced := ts.fenced[uint32(i)]
+			require.Equal(t, st == protocol.Fenced, fenced, "shard %d", i)
+			if d := ts.decided[i]; d != 0 {
+				refs[d]++
+			}
+		}
+		require.Len(t, ts.decisions, len(refs))
+		for d, n := range refs {
+			require.Equal(t, n, ts.decisions[d].refs)
+		}
+		require.LessOrEqual(t, len(ts.strategy.good), maxGood)
+	}
+	for m, n := range s.lookup {
+		require.Equal(t, m, s.slots[n].member)
+	}
 }
 
 // checkStep holds every shard's change against what the entry's kind may do, written out apart from the code that does it.
@@ -304,6 +330,9 @@ func TestDelta(t *testing.T) {
 		require.Len(t, full.Members, 2)
 	}
 	s.goneFrom = 5
+	again := NewState(Mutations{})
+	require.NoError(t, again.Restore(snapshotOf(t, s)))
+	require.Equal(t, uint64(5), again.goneFrom)
 	require.True(t, s.Delta(1, sharding.Revision{Index: 4}).Full, "departures before are forgotten")
 	require.False(t, s.Delta(1, sharding.Revision{Index: 5}).Full)
 }
