@@ -3,6 +3,7 @@ package region
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/droverhq/drover/sharding"
 	"github.com/droverhq/drover/sharding/protocol"
@@ -111,7 +112,10 @@ func (r *Region) unhold(sh *shard) {
 	var front []waiting
 	for _, m := range sh.sortedSenders() {
 		s := sh.senders[m]
-		front = append(front, s.held...)
+		for _, w := range s.held {
+			w.d.Held = uint32(min(r.now.Sub(w.at)/time.Millisecond, 1<<31))
+			front = append(front, w)
+		}
 		s.held = nil
 		s.direct = false
 	}

@@ -237,7 +237,7 @@ func (r *Region) holdBack(sh *shard, s *sender, w waiting) {
 		return
 	}
 	r.stats.Held++
-	w.at, w.class = r.now, max(w.class, sh.epoch)
+	w.at, w.class = r.now.Add(-time.Duration(w.d.Held)*time.Millisecond), max(w.class, sh.epoch)
 	s.held = slices.Insert(s.held, i, w)
 	sh.local = false
 	r.timers[sh.home.Shard] = struct{}{}
