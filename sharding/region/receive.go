@@ -154,7 +154,7 @@ func (r *Region) pump(sh *shard) {
 				return
 			}
 			if w := r.pop(sh); w.claim != nil {
-				r.settle(sh, w.claim)
+				r.settle(sh, w.from, w.claim)
 			} else {
 				r.accept(sh, w)
 			}
@@ -296,27 +296,27 @@ func (r *Region) cutHolds(sh *shard) {
 }
 
 // claimArrived takes a sender's or former owner's word that some numbers will not come any more.
-func (r *Region) claimArrived(id sharding.ShardID, c *protocol.SenderDone, bad bool) {
+func (r *Region) claimArrived(from sharding.Member, id sharding.ShardID, c *protocol.SenderDone, bad bool) {
 	sh := r.shard(id)
 	if sh == nil || bad || c.Seq > 0 && (c.From == 0 || c.From > c.Seq) {
 		return
 	}
 	c.Type, c.Shard = r.cfg.Type, id
-	r.claim(sh, c)
+	r.claim(sh, from, c)
 }
 
 // claim handles a claim in its turn: behind what arrived before it, and on the way of what it is about.
-func (r *Region) claim(sh *shard, c *protocol.SenderDone) {
+func (r *Region) claim(sh *shard, from sharding.Member, c *protocol.SenderDone) {
 	switch {
 	case len(sh.arrived) > 0 || sh.stage != idle && (sh.stage != serving || sh.suspended):
-		r.push(sh, waiting{claim: c, class: c.Epoch})
+		r.push(sh, waiting{claim: c, class: c.Epoch, from: from})
 		r.pump(sh)
 	case sh.stage == serving:
-		r.settle(sh, c)
+		r.settle(sh, from, c)
 	default:
 		to, ok := r.successor(sh, c.Epoch)
 		if !ok || r.down[to.dest] {
-			r.push(sh, waiting{claim: c, class: c.Epoch})
+			r.push(sh, waiting{claim: c, class: c.Epoch, from: from})
 			r.wantHome(sh)
 			return
 		}
@@ -325,7 +325,7 @@ func (r *Region) claim(sh *shard, c *protocol.SenderDone) {
 }
 
 // settle takes a claim as the owner. One about a way that this node has forwarded in between follows what it forwarded, and comes round.
-func (r *Region) settle(sh *shard, c *protocol.SenderDone) {
+func (r *Region) settle(sh *shard, from sharding.Member, c *protocol.SenderDone) {
 	for _, n := range sh.next {
 		if n.epoch > c.Epoch && n.epoch < sh.epoch && !r.down[n.dest] {
 			r.passClaim(c, n)
@@ -334,7 +334,7 @@ func (r *Region) settle(sh *shard, c *protocol.SenderDone) {
 	}
 	s := r.sender(sh, c.Sender)
 	if c.Seq == 0 {
-		s.direct = true
+		s.direct = s.direct || from == sh.source // what others know of a broken stream says nothing of what the source still forwards
 	} else {
 		s.settle(c.From, c.Seq)
 	}

@@ -69,6 +69,8 @@ type way struct {
 	epoch sharding.Epoch
 	first uint64 // first number on this way; none was sent while it is above shard.seq
 	floor uint64 // up to here numbers went to owners of which this one knows nothing; 0: none
+	lost  span   // numbers that went to a former owner to whom there is no stream any more, so that it can't be told; to 0: none
+	told  bool   // dest has been told of floor and lost
 }
 
 type shard struct {
@@ -150,11 +152,11 @@ func (r *Region) Step(at sharding.Instant, ev Event) []Command {
 	case SenderMovedArrived:
 		r.heard(ev.From)
 		m := &ev.Message
-		r.claimArrived(m.Shard, &protocol.SenderDone{Epoch: m.Epoch, Sender: ev.From, From: m.From, Seq: m.Seq}, m.Seq == 0)
+		r.claimArrived(ev.From, m.Shard, &protocol.SenderDone{Epoch: m.Epoch, Sender: ev.From, From: m.From, Seq: m.Seq}, m.Seq == 0)
 	case SenderDoneArrived:
 		r.heard(ev.From)
 		m := ev.Message
-		r.claimArrived(m.Shard, &m, false)
+		r.claimArrived(ev.From, m.Shard, &m, false)
 	case PeerClosed:
 		r.peerClosed(ev.Peer)
 	case PeerDown:

@@ -177,6 +177,9 @@ func (h *host) kill(s sharding.ShardID, e sharding.Epoch) {
 	if r := h.run(s, e); r != nil {
 		r.killed = true
 		r.drop()
+		if r.ending {
+			delete(h.p.w.stuck, r.key) // only this generation hangs
+		}
 	}
 }
 
