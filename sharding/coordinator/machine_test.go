@@ -265,6 +265,24 @@ func TestMovesPerPass(t *testing.T) {
 	require.Len(t, sent[*protocol.HandOff](out), 3)
 }
 
+// A HandOff that the owner refuses is never waited for in vain: it is sent the map that it lacks, or the StartShard that it waits for.
+func TestRefusedHandOff(t *testing.T) {
+	r := newRig(t, Config{})
+	r.cluster(4, "", "a", "b")
+	r.contact("a", 0)
+	r.commit(r.step(Requested{ID: 2, Request: MoveShard{Type: "t", Shard: 0, To: "b"}}))
+	refused := func(from string, m protocol.HandOffRefused) []Command {
+		m.Type = "t"
+		return r.step(Received{From: who(from), Message: &m})
+	}
+	require.Len(t, sent[*protocol.StartShard](refused("a", protocol.HandOffRefused{Asked: 1, Owner: who("a"), Epoch: 1})), 1)
+	maps := sent[*protocol.ShardMapUpdate](refused("a", protocol.HandOffRefused{Asked: 1}))
+	require.Len(t, maps, 1)
+	require.True(t, maps[0].Full)
+	require.Empty(t, refused("b", protocol.HandOffRefused{Asked: 1, Epoch: 1}), "not the owner's word")
+	require.Empty(t, refused("a", protocol.HandOffRefused{Asked: 7, Epoch: 1}), "of another generation")
+}
+
 // A strategy that wants more moves than there is room for gets the first ones, in its order; a target that is no candidate is none.
 func TestPlanIsCut(t *testing.T) {
 	r := newRig(t, Config{})
