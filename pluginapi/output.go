@@ -1,6 +1,9 @@
 package pluginapi
 
-import "strconv"
+import (
+	"math"
+	"strconv"
+)
 
 // AppendHomes appends the output of an allocate.
 func AppendHomes(dst []byte, h *Homes) []byte {
@@ -221,7 +224,11 @@ func (r *reader) column(n int, element func() error) error {
 
 // DecodePlan reads the output of a rebalance. The error is a *Failure if the strategy says that it failed, a
 // *DecodeError otherwise. Whether moves are allowed is for the host to check.
-func DecodePlan(data []byte) (Plan, error) {
+func DecodePlan(data []byte) (Plan, error) { return DecodePlanUpTo(data, math.MaxInt) }
+
+// DecodePlanUpTo is DecodePlan for at most so many moves: it stops at the first one beyond, so that an answer cannot
+// cost its reader more than an honest one would.
+func DecodePlanUpTo(data []byte, most int) (Plan, error) {
 	r := &outputReader{reader: reader{data: data}}
 	var p Plan
 	err := r.output("moves", func(key string) (err error) {
@@ -229,6 +236,9 @@ func DecodePlan(data []byte) (Plan, error) {
 		case "moves":
 			p.Moves = make([]Move, 0, r.count(leastPair))
 			return r.list(func() error {
+				if len(p.Moves) == most {
+					return r.fail("more than " + strconv.Itoa(most) + " moves")
+				}
 				m, err := r.move()
 				p.Moves = append(p.Moves, m)
 				return err

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/droverhq/drover/host"
+	"github.com/droverhq/drover/pluginapi"
+	"github.com/droverhq/drover/strategies"
+)
+
+// Exit codes of strategy check, describe and run, beside the common ones (spec 1.6).
+const (
+	exitRefused = 3 // the module was not admitted
+	exitVerdict = 4 // a call ended in another verdict than ok
+)
+
+// builtinPrefix marks a strategy that the program carries.
+const builtinPrefix = "builtin:"
+
+func newStrategyCommand() *cobra.Command {
+	return newGroup("strategy", "Try out placement strategies",
+		newStrategyCheckCommand(),
+		newStrategyDescribeCommand(),
+		newStrategyRunCommand(),
+	)
+}
+
+// oneStrategy is the argument rule of commands about one module.
+func oneStrategy(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 {
+		return nil
+	}
+	return fmt.Errorf("want one strategy, a .wasm file or %sNAME, got %d arguments", builtinPrefix, len(args))
+}
+
+// readModule returns the bytes of a .wasm file or of a built-in strategy.
+func readModule(arg string) ([]byte, error) {
+	if name, ok := strings.CutPrefix(arg, builtinPrefix); ok {
+		wasm, _, ok := strategies.Builtin(name)
+		if !ok {
+			return nil, usageError(fmt.Errorf("no built-in strategy %q", name), "there are "+strings.Join(strategies.Names(), ", "))
+		}
+		return wasm, nil
+	}
+	return readFile(arg, host.MaxModuleBytes+1)
+}
+
+// readFile reads a file, or standard input for "-" in callers that pass it on, up to a size that is surely too large.
+func readFile(path string, most int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readUpTo(f, path, most)
+}
+
+func readUpTo(r io.Reader, name string, most int64) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, most))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	return b, nil
+}
+
+// withRuntime runs f with a runtime of its own and closes it.
+func withRuntime(ctx context.Context, engine host.Engine, f func(*host.Runtime) error) error {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	rt, err := host.NewRuntime(ctx, host.Options{Engine: engine})
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(rt), rt.Close(ctx))
+}
+
+func newStrategyCheckCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "check FILE",
+		Short: "Say whether a node would admit a module, and why not",
+		Long: `Say whether a node would admit a module, and why not: the same checks as at every load, the warm-up call
+included. Each finding names a rule, listed in docs/strategy-rules.md, and what to do about it.
+Exit code 0 if the module is admitted, 3 if it is refused.`,
+		Args: oneStrategy,
+	}
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		wasm, err := readModule(args[0])
+		if err != nil {
+			return err
+		}
+		return withRuntime(cmd.Context(), host.Compiler, func(rt *host.Runtime) error {
+			rep, err := rt.Check(cmd.Context(), wasm, host.Limits{}, nil)
+			if err != nil {
+				return err
+			}
+			out := cmd.OutOrStdout()
+			if *asJSON {
+				err = writeJSON(out, rep)
+			} else {
+				err = printReport(out, args[0], rep)
+			}
+			if err == nil && !rep.OK {
+				return exitWith(exitRefused)
+			}
+			return err
+		})
+	}
+	return cmd
+}
+
+func printReport(w io.Writer, name string, rep host.Report) error {
+	verdict := "admitted"
+	if !rep.OK {
+		verdict = "refused"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s (contract %d, %s)\n", name, verdict, rep.ABI, rep.Digest)
+	for _, f := range rep.Findings {
+		fmt.Fprintf(&b, "  %s: %s\n", f.Severity, f)
+		if f.Fix != "" {
+			fmt.Fprintf(&b, "    fix: %s\n", f.Fix)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// refusalExit prints nothing more and ends with the code of a refusal.
+func refusalExit(err error) error {
+	return &exitError{code: exitRefused, err: err, hint: "drover strategy check lists every finding"}
+}
+
+// description is what describe prints for machines.
+type description struct {
+	Name    string                  `json:"name"`
+	Version string                  `json:"version"`
+	Summary string                  `json:"summary"`
+	Config  map[string]describedKey `json:"config"`
+	Digest  host.Digest             `json:"digest"`
+	ABI     int                     `json:"abi"`
+}
+
+type describedKey struct {
+	Type    string `json:"type"`
+	Default any    `json:"default"`
+	Help    string `json:"help"`
+}
+
+func newStrategyDescribeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "describe FILE|builtin:NAME",
+		Short: "Show what a strategy says it is, and its configuration keys",
+		Args:  oneStrategy,
+	}
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		wasm, err := readModule(args[0])
+		if err != nil {
+			return err
+		}
+		return withRuntime(cmd.Context(), host.Compiler, func(rt *host.Runtime) error {
+			s, err := rt.Load(cmd.Context(), wasm, host.Limits{}, nil)
+			if errors.Is(err, host.ErrRefused) {
+				return refusalExit(err)
+			} else if err != nil {
+				return err
+			}
+			d, err := s.Describe(cmd.Context())
+			if err = errors.Join(err, s.Close(cmd.Context())); err != nil {
+				return fmt.Errorf("%s: %w", args[0], err)
+			}
+			if *asJSON {
+				return writeJSON(cmd.OutOrStdout(), describe(d, s.Digest()))
+			}
+			return printDescription(cmd.OutOrStdout(), d, s.Digest())
+		})
+	}
+	return cmd
+}
+
+func describe(d pluginapi.Description, digest host.Digest) description {
+	out := description{Name: d.Name, Version: d.Version, Summary: d.Summary, Config: map[string]describedKey{}, Digest: digest, ABI: host.ABI}
+	for _, k := range d.Config {
+		out.Config[k.Key] = describedKey{k.Type, k.Default, k.Help}
+	}
+	return out
+}
+
+func printDescription(w io.Writer, d pluginapi.Description, digest host.Digest) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s\n", d.Name, d.Version)
+	if d.Summary != "" {
+		fmt.Fprintf(&b, "%s\n", d.Summary)
+	}
+	fmt.Fprintf(&b, "contract %d, %s\n", host.ABI, digest)
+	if len(d.Config) == 0 {
+		b.WriteString("\nNo configuration.\n")
+	} else {
+		b.WriteString("\nConfiguration ([type.config] in node.toml):\n")
+	}
+	for _, k := range d.Config {
+		fmt.Fprintf(&b, "  %s (%s", k.Key, k.Type)
+		if k.Default != nil {
+			fmt.Fprintf(&b, ", default %v", k.Default)
+		}
+		b.WriteString(")")
+		if k.Help != "" {
+			fmt.Fprintf(&b, ": %s", k.Help)
+		}
+		b.WriteString("\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,162 @@
+package host_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/droverhq/drover/host"
+)
+
+// attacks are guests that behave during warm-up and then do not, with the
+// verdict that each must end in (spec 1.3).
+var attacks = []struct {
+	name    string
+	verdict host.Verdict
+	is      error
+	says    string
+}{
+	{"loop", host.VerdictFuel, host.ErrFuel, "units are used"},
+	{"call-tree", host.VerdictFuel, host.ErrFuel, "units are used"},
+	{"recursion", host.VerdictDepth, host.ErrDepth, "nest too deeply"},
+	{"indirect-recursion", host.VerdictDepth, host.ErrDepth, "nest too deeply"},
+	{"memory-fill", host.VerdictFuel, host.ErrFuel, ""},
+	{"memory-copy", host.VerdictFuel, host.ErrFuel, ""},
+	{"grow", host.VerdictFuel, host.ErrFuel, ""},
+	{"table-grow", host.VerdictFuel, host.ErrFuel, ""},
+	{"log-flood", host.VerdictFuel, host.ErrFuel, ""},
+	{"log-long", host.VerdictFuel, host.ErrFuel, ""},
+	{"log-far", host.VerdictTrap, host.ErrTrap, "drover.log: 100 bytes at 65530 are outside the memory"},
+	{"yield-flood", host.VerdictFuel, host.ErrFuel, ""},
+	{"random-flood", host.VerdictFuel, host.ErrFuel, ""},
+	{"poll-flood", host.VerdictFuel, host.ErrFuel, ""},
+	{"unreachable", host.VerdictTrap, host.ErrTrap, "unreachable"},
+	{"divide", host.VerdictTrap, host.ErrTrap, "integer divide by zero"},
+	{"out-of-bounds", host.VerdictTrap, host.ErrTrap, "out of bounds memory access"},
+	{"exit", host.VerdictTrap, host.ErrTrap, "proc_exit(3)"},
+	{"bad-pointer", host.VerdictOutput, host.ErrOutput, "9 bytes at 2147483647 lie outside"},
+	{"bad-length", host.VerdictOutput, host.ErrOutput, "4294967295 bytes: at most"},
+	{"bad-length-2", host.VerdictOutput, host.ErrOutput, "64449 bytes at 1088 lie outside a memory of 65536 bytes"},
+	{"bad-cbor", host.VerdictOutput, host.ErrOutput, ""},
+	{"empty", host.VerdictOutput, host.ErrOutput, ""},
+	{"plan-for-homes", host.VerdictOutput, host.ErrOutput, "homes"},
+	{"bad-buffer", host.VerdictOutput, host.ErrOutput, "drover_buffer"},
+	{"tight-buffer", host.VerdictOutput, host.ErrOutput, "drover_buffer"},
+	{"failure", host.VerdictOutput, host.ErrOutput, "strategy failed: x"},
+}
+
+// testFuel is enough for every fixture that ends by itself.
+const testFuel = 50_000_000
+
+func TestAttacks(t *testing.T) {
+	for _, e := range engines {
+		// One well-behaved strategy lives through all of it in the same runtime.
+		good := load(t, e, fixture(t, "attack/well-behaved"), host.Limits{})
+		for _, a := range attacks {
+			t.Run(e.String()+"/"+a.name, func(t *testing.T) {
+				s := load(t, e, fixture(t, "attack/"+a.name), host.Limits{Fuel: testFuel, Budget: time.Minute})
+				for range 2 { // the second call shows that the first left nothing behind
+					res := allocate(s)
+					require.ErrorIs(t, res.Err, a.is)
+					require.Equal(t, a.verdict, res.Record.Verdict, "%v", res.Err)
+					require.Contains(t, res.Record.Error, a.says)
+					require.Empty(t, res.Homes.Nodes)
+					switch a.verdict {
+					case host.VerdictFuel:
+						require.EqualValues(t, testFuel, *res.Record.Fuel, "on exhaustion the record says the limit")
+					case host.VerdictTrap, host.VerdictDepth:
+						require.Nil(t, res.Record.Fuel, "on a trap the record says null")
+					default:
+						require.NotNil(t, res.Record.Fuel)
+					}
+				}
+				res := allocate(good)
+				require.NoError(t, res.Err)
+				require.Equal(t, []int{0}, res.Homes.Nodes)
+			})
+		}
+	}
+}
+
+// Spec 1.3: the 100 ms budget holds within one slice, whatever the guest is doing.
+func TestBudgetStopsEveryAttack(t *testing.T) {
+	const budget = 20 * time.Millisecond
+	for _, a := range attacks {
+		if a.verdict != host.VerdictFuel {
+			continue
+		}
+		t.Run(a.name, func(t *testing.T) {
+			s := load(t, host.Compiler, fixture(t, "attack/"+a.name), host.Limits{Fuel: host.MaxFuel, Budget: budget})
+			res := allocate(s)
+			require.ErrorIs(t, res.Err, host.ErrBudget)
+			require.Equal(t, host.VerdictBudget, res.Record.Verdict)
+			require.Nil(t, res.Record.Fuel)
+			t.Logf("stopped after %s", res.Record.Elapsed)
+			// A slice is about 1 ms; the rest is for a machine that does something else too.
+			require.Less(t, res.Record.Elapsed, budget+250*time.Millisecond)
+		})
+	}
+}
+
+func TestCallerWhoGivesUp(t *testing.T) {
+	s := load(t, host.Compiler, fixture(t, "attack/loop"), host.Limits{Fuel: host.MaxFuel, Budget: time.Hour})
+	ctx, cancel := context.WithTimeoutCause(context.Background(), 10*time.Millisecond, errors.New("leader stepped down"))
+	defer cancel()
+	d := s.Allocate(ctx, cluster(8, 16), []uint32{0})
+	require.ErrorIs(t, d.Err, host.ErrBudget)
+	require.ErrorContains(t, d.Err, "leader stepped down")
+	require.Zero(t, d.Outcome, "that says nothing about the strategy")
+	require.Len(t, d.Records, 1, "no second try")
+}
+
+// A million moves of one shard: read, named as bad, and survived, in a blink.
+func TestMillionMoves(t *testing.T) {
+	for _, e := range engines {
+		s := load(t, e, fixture(t, "attack/million-moves"), host.Limits{Budget: time.Minute, MemoryPages: 100})
+		res := rebalance(s)
+		require.ErrorIs(t, res.Err, host.ErrOutput)
+		require.ErrorContains(t, res.Err, "more than 16 moves")
+		require.Empty(t, res.Plan.Moves)
+		t.Logf("%s: %s", e, res.Record.Elapsed)
+	}
+}
+
+// Spec 1.3: an instance whose memory grew is discarded, and the call still counts.
+func TestGrownInstance(t *testing.T) {
+	s := load(t, host.Compiler, fixture(t, "attack/grow-once"), host.Limits{})
+	for range 3 {
+		res := allocate(s)
+		require.NoError(t, res.Err)
+		require.EqualValues(t, 101, res.Record.Pages)
+	}
+}
+
+// The memory limit of node.toml holds even where the module declares a larger one, or none.
+func TestMemoryLimitHolds(t *testing.T) {
+	for _, e := range engines {
+		s := load(t, e, fixture(t, "attack/grow"), host.Limits{Fuel: testFuel, Budget: time.Minute, MemoryPages: 3})
+		require.EqualValues(t, 3, allocate(s).Record.Pages)
+	}
+}
+
+// Spec 1.3: exact fuel: the call that just fits is ok, with one unit less it is stopped, in both engines.
+func TestFuelIsExactAtTheEdge(t *testing.T) {
+	for _, name := range []string{"attack/well-behaved", "attack/log-some", "attack/grow-once"} {
+		var used []int64
+		for _, e := range engines {
+			s := load(t, e, fixture(t, name), host.Limits{})
+			res := allocate(s)
+			require.NoError(t, res.Err)
+			used = append(used, *res.Record.Fuel)
+
+			exact := load(t, e, fixture(t, name), host.Limits{Fuel: *res.Record.Fuel})
+			require.NoError(t, allocate(exact).Err)
+			short := load(t, e, fixture(t, name), host.Limits{Fuel: *res.Record.Fuel - 1})
+			require.ErrorIs(t, allocate(short).Err, host.ErrFuel)
+		}
+		require.Equal(t, used[0], used[1], name)
+	}
+}

@@ -1,0 +1,254 @@
+package host_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/droverhq/drover/host"
+)
+
+// A tiny assembler for modules that no compiler would write: compile bombs
+// (spec 1.3, "Admission").
+
+func uleb(n int) []byte { return binary.AppendUvarint(nil, uint64(n)) }
+
+func section(id byte, body []byte) []byte {
+	return append(append([]byte{id}, uleb(len(body))...), body...)
+}
+
+// cat joins byte strings and single bytes.
+func cat(parts ...any) []byte {
+	var out []byte
+	for _, p := range parts {
+		switch p := p.(type) {
+		case int:
+			out = append(out, byte(p))
+		case string:
+			out = append(out, p...)
+		case []byte:
+			out = append(out, p...)
+		}
+	}
+	return out
+}
+
+func times(n int, f func(i int) []byte) []byte {
+	var out []byte
+	for i := range n {
+		out = append(out, f(i)...)
+	}
+	return out
+}
+
+// bomb is a module with the contract's exports and bodies of type () → ().
+type bomb struct {
+	table  []byte // table section's content
+	params int    // of a type that the bodies do not have
+	bodies [][]byte
+}
+
+// body makes a function body: so many i32 locals, then code, then end.
+func body(locals int, code []byte) []byte {
+	head := []byte{0}
+	if locals > 0 {
+		head = cat(1, uleb(locals), 0x7f)
+	}
+	return cat(head, code, 0x0b)
+}
+
+func (b bomb) wasm() []byte {
+	types := cat(5,
+		0x60, 0, 0, // () → ()
+		0x60, 1, 0x7f, 1, 0x7f, // (i32) → i32
+		0x60, 2, 0x7f, 0x7f, 1, 0x7e, // (i32, i32) → i64
+		0x60, uleb(b.params), times(b.params, func(int) []byte { return []byte{0x7f} }), 0,
+		0x60, 0, 1, 0x7f)
+	n := len(b.bodies)
+	funcs := cat(uleb(n+4), []byte{0, 1, 2, 3}, make([]byte, n))
+	exports := cat(5,
+		6, "memory", 2, 0,
+		13, "drover_abi_v1", 0, 0,
+		13, "drover_buffer", 0, 1,
+		15, "drover_allocate", 0, 2,
+		16, "drover_rebalance", 0, 2)
+	plan := "\xa1\x65moves\x80"
+	code := uleb(n + 4)
+	for _, f := range [][]byte{
+		body(0, nil),
+		body(0, cat(0x41, 0x80, 0x20)), // 4096
+		body(0, cat(0x42, []byte{0x88, 0x80, 0x80, 0x80, 0x80, 0x80, 0x01})), // 1024<<32 | 8
+		body(0, nil),
+	} {
+		code = cat(code, uleb(len(f)), f)
+	}
+	for _, f := range b.bodies {
+		code = cat(code, uleb(len(f)), f)
+	}
+	out := cat("\x00asm", []byte{1, 0, 0, 0}, section(1, types), section(3, funcs))
+	if b.table != nil {
+		out = cat(out, section(4, b.table))
+	}
+	return cat(out, section(5, []byte{1, 0, 1}), section(7, exports), section(10, code),
+		section(11, cat(1, 0, 0x41, 0x80, 0x08, 0x0b, len(plan), plan)))
+}
+
+func repeatBody(n int, b []byte) [][]byte {
+	out := make([][]byte, n)
+	for i := range out {
+		out[i] = b
+	}
+	return out
+}
+
+// shapes are the kinds of bomb, each growing with n; k is a second measure
+// where there is one: locals, targets.
+var shapes = map[string]func(n, k int) bomb{
+	"br_table": func(n, _ int) bomb {
+		return bomb{bodies: [][]byte{body(0, cat(0x41, 0, 0x0e, uleb(n), make([]byte, n), 0))}}
+	},
+	"br_table spread": func(n, k int) bomb {
+		return bomb{bodies: [][]byte{body(0, cat(times(k, func(int) []byte { return []byte{0x02, 0x40} }),
+			0x41, 0, 0x0e, uleb(n), times(n, func(i int) []byte { return uleb(i % (k + 1)) }), 0,
+			times(k, func(int) []byte { return []byte{0x0b} })))}}
+	},
+	"nested blocks": func(n, k int) bomb {
+		return bomb{bodies: [][]byte{body(k, cat(times(n, func(int) []byte { return []byte{0x02, 0x40} }), times(n, func(int) []byte { return []byte{0x0b} })))}}
+	},
+	"nested loops": func(n, k int) bomb {
+		return bomb{bodies: [][]byte{body(k, cat(times(n, func(int) []byte { return []byte{0x03, 0x40} }), times(n, func(int) []byte { return []byte{0x41, 0, 0x0d, 0, 0x0b} })))}}
+	},
+	"nested branches": func(n, k int) bomb {
+		return bomb{bodies: [][]byte{body(k, cat(times(n, func(i int) []byte { return cat(0x02, 0x40, 0x41, 0, 0x0d, uleb(i)) }), times(n, func(int) []byte { return []byte{0x0b} })))}}
+	},
+	"loops in a row": func(n, k int) bomb {
+		return bomb{bodies: [][]byte{body(k, times(n, func(i int) []byte {
+			return cat(0x03, 0x40, 0x20, uleb(i%k), 0x41, 1, 0x6a, 0x21, uleb((i*7+1)%k), 0x41, 0, 0x0d, 0, 0x0b)
+		}))}}
+	},
+	"ifs over locals": func(n, k int) bomb {
+		return bomb{bodies: [][]byte{body(k, cat(
+			times(n, func(i int) []byte {
+				return cat(0x20, uleb(i%k), 0x04, 0x40, 0x41, 1, 0x21, uleb((i*7+1)%k), 0x0b)
+			}),
+			times(k, func(i int) []byte { return cat(0x20, uleb(i), 0x1a) })))}}
+	},
+	"deep stack": func(n, _ int) bomb {
+		return bomb{bodies: [][]byte{body(0, cat(times(n, func(int) []byte { return []byte{0x41, 0, 0x28, 2, 0} }), times(n-1, func(int) []byte { return []byte{0x6a} }), 0x1a))}}
+	},
+	"calls": func(n, k int) bomb {
+		return bomb{params: k, bodies: [][]byte{body(0, times(n, func(int) []byte {
+			return cat(times(k, func(int) []byte { return []byte{0x41, 0} }), 0x10, 3)
+		}))}}
+	},
+	"loads": func(n, _ int) bomb {
+		return bomb{bodies: [][]byte{body(1, times(n, func(int) []byte { return []byte{0x20, 0, 0x20, 0, 0x28, 2, 0, 0x36, 2, 0} }))}}
+	},
+	"grows": func(n, _ int) bomb {
+		return bomb{bodies: [][]byte{body(1, times(n, func(int) []byte { return []byte{0x41, 0, 0x40, 0, 0x1a} }))}}
+	},
+	"fills": func(n, _ int) bomb {
+		return bomb{bodies: [][]byte{body(1, times(n, func(int) []byte { return []byte{0x41, 0, 0x41, 0, 0x41, 0, 0xfc, 0x0b, 0} }))}}
+	},
+	"float adds": func(n, _ int) bomb {
+		return bomb{bodies: [][]byte{body(0, cat(times(n, func(int) []byte {
+			return []byte{0x43, 0, 0, 0x80, 0x3f, 0x41, 0, 0x2a, 2, 0, 0x92, 0x41, 0, 0x43, 0, 0, 0, 0, 0x38, 2, 0, 0x1a}
+		})))}}
+	},
+}
+
+// Spec 1.3, "Hard caps proven on those shapes": each bomb is refused by its
+// rule before wazero sees it, and in no time.
+func TestBombsAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		shape string
+		n, k  int
+		rule  host.Rule
+	}{
+		{"br_table", 100_000, 0, host.RuleBrTable},
+		{"br_table spread", 100_000, 1000, host.RuleBrTable},
+		{"nested blocks", 20_000, 0, host.RuleNesting},
+		{"nested blocks", 5_001, 0, host.RuleNesting},
+		{"nested loops", 4_990, 0, host.RuleCompileCost},
+		{"nested branches", 4_990, 0, host.RuleCompileCost},
+		{"loops in a row", 10_000, 10, host.RuleBlocks},
+		{"loops in a row", 4_000, 10, host.RuleCompileCost},
+		{"ifs over locals", 1_500, 1_000, host.RuleCompileCost},
+		{"ifs over locals", 100, 5_000, host.RuleLocals},
+		{"deep stack", 20_000, 0, host.RuleStack},
+		{"calls", 100, 1_000, host.RuleSignature},
+		{"loads", 50_000, 0, host.RuleFunctionSize},
+		{"fills", 8_000, 0, host.RuleBlocks},
+		{"fills", 2_400, 0, host.RuleCompileCost},
+		{"grows", 8_000, 0, host.RuleBlocks},
+		{"float adds", 30_000, 0, host.RuleFunctionSize},
+	} {
+		t.Run(fmt.Sprintf("%s %d %d", c.shape, c.n, c.k), func(t *testing.T) {
+			refusedBy(t, shapes[c.shape](c.n, c.k).wasm(), c.rule)
+		})
+	}
+	for name, c := range map[string]struct {
+		bomb bomb
+		rule host.Rule
+	}{
+		"42 bytes of table":    {bomb{table: cat(1, 0x70, 0, uleb(10_000_000))}, host.RuleTableSize},
+		"many tables":          {bomb{table: cat(100, times(100, func(int) []byte { return []byte{0x70, 0, 0} }))}, host.RuleTableSize},
+		"2^32-1 locals":        {bomb{bodies: [][]byte{cat(1, uleb(1<<32-1), 0x7f, 0x0b)}}, host.RuleLocals},
+		"locals in runs":       {bomb{bodies: [][]byte{cat(100, times(100, func(int) []byte { return cat(uleb(1000), 0x7f) }), 0x0b)}}, host.RuleLocals},
+		"many functions":       {bomb{bodies: repeatBody(20_000, body(0, nil))}, host.RuleFunctionCount},
+		"many middling ones":   {bomb{bodies: repeatBody(40, shapes["nested loops"](800, 0).bodies[0])}, host.RuleCompileCost},
+		"many that pile a bit": {bomb{bodies: repeatBody(40, shapes["ifs over locals"](100, 300).bodies[0])}, host.RuleCompileCost},
+	} {
+		t.Run(name, func(t *testing.T) { refusedBy(t, c.bomb.wasm(), c.rule) })
+	}
+}
+
+// refusedBy checks a module in well under the time that compiling it would take.
+func refusedBy(t *testing.T, wasm []byte, rule host.Rule) {
+	t.Helper()
+	started := time.Now()
+	rep, err := runtimeFor(t, host.Compiler).Check(context.Background(), wasm, host.Limits{}, nil)
+	require.NoError(t, err)
+	require.False(t, rep.OK)
+	require.NotEmpty(t, rep.Findings)
+	require.Equal(t, rule, rep.Findings[0].Rule, "%v", rep.Findings)
+	require.NotEmpty(t, rep.Findings[0].Fix)
+	require.Less(t, time.Since(started), 2*time.Second)
+}
+
+// What stays below the caps is admitted, and compiles in a time that does not
+// hurt: the caps' own proof. The bound is generous for a busy machine.
+func TestJustBelowTheCaps(t *testing.T) {
+	for _, c := range []struct {
+		shape string
+		n, k  int
+	}{
+		{"br_table", 8_000, 0},
+		{"br_table spread", 8_000, 100},
+		{"nested blocks", 4_000, 0},
+		{"nested loops", 1_900, 0},
+		{"nested branches", 1_900, 0},
+		{"loops in a row", 1_900, 10},
+		{"ifs over locals", 150, 1_000},
+		{"ifs over locals", 1_200, 10},
+		{"deep stack", 990, 0},
+		{"calls", 900, 100},
+		{"loads", 24_000, 0},
+		{"fills", 950, 0},
+		{"grows", 1_900, 0},
+		{"float adds", 4_000, 0},
+	} {
+		t.Run(fmt.Sprintf("%s %d %d", c.shape, c.n, c.k), func(t *testing.T) {
+			started := time.Now()
+			rep, err := runtimeFor(t, host.Compiler).Check(context.Background(), shapes[c.shape](c.n, c.k).wasm(), host.Limits{}, nil)
+			require.NoError(t, err)
+			require.True(t, rep.OK, "%v", rep.Findings)
+			t.Logf("admitted after %s", time.Since(started))
+			require.Less(t, time.Since(started), 20*time.Second)
+		})
+	}
+}

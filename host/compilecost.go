@@ -1,0 +1,189 @@
+package host
+
+import (
+	"fmt"
+
+	"github.com/droverhq/drover/host/internal/wasmbin"
+)
+
+// What wazero's compiler spends on a function grows with more than its size:
+// with the square of its basic blocks, with blocks times the variables that are
+// alive across them, with the square of a br_table. The prices are nanoseconds
+// measured on shapes that consist of nothing else (bomb_test.go), for the code
+// that metering makes of them, on a busy machine; an idle one takes a third.
+const (
+	costInstr      = 300  // each instruction
+	costBlockPair  = 60   // each pair of blocks
+	costBlockLocal = 1800 // each block times each local written
+	costTablePair  = 1    // each pair of br_table entries
+	costCallValue  = 1700 // each parameter and result of a call
+)
+
+// How many basic blocks an operator becomes once it is metered, in halves.
+const (
+	halvesBranch = 2 // block, loop, br, br_if, br_table, return, else
+	halvesIf     = 6
+	halvesBulk   = 8 // memory.fill and the like: split into pieces
+	halvesGrow   = 4
+	halvesFloat  = 1 // arithmetic: canonical NaNs
+)
+
+// The estimate that a module may have: a fixed part for the smallest, and so
+// much for each byte. Standard Go's is at a third of it.
+const (
+	compileCostBase    = 1_000_000_000
+	compileCostPerByte = 1_500
+)
+
+// shape is what the caps and the estimate look at in one body.
+type shape struct {
+	instrs, depth, brTable int
+	halves                 int // of basic blocks
+	stack                  int // operands at most, about
+	tablePairs, callValues int64
+	locals                 int // written
+}
+
+func (s shape) blocks() int { return s.halves / 2 }
+
+// code checks every body against the caps, and the module's estimate. It names
+// the first function that is over a cap: a bomb repeats itself.
+func (a *admission) code(size int) {
+	var total, worst int64
+	worstFunc := -1
+	imported := len(a.m.ImportedFuncs())
+	written := make([]int, maxLocals)
+	for i := range a.m.Code {
+		c := &a.m.Code[i]
+		name := a.funcName(imported + i)
+		params := 0
+		if i < len(a.m.Funcs) {
+			if t, ok := a.funcType(a.m.Funcs[i]); ok {
+				params = len(t.Params)
+			}
+		}
+		s := a.shape(c, i+1, written)
+		switch {
+		case !a.atMost(RuleLocals, "locals in "+name, c.NumLocals()+params, maxLocals),
+			!a.atMost(RuleFunctionSize, "instructions in "+name, s.instrs, maxInstructions),
+			!a.atMost(RuleNesting, "nested blocks in "+name, s.depth, maxNesting),
+			!a.atMost(RuleBlocks, "blocks and branches in "+name, s.blocks(), maxBlocks),
+			!a.atMost(RuleBrTable, "entries in a br_table of "+name, s.brTable, maxBrTable),
+			!a.atMost(RuleStack, "operands on the stack of "+name, s.stack, maxStack):
+			return
+		}
+		cost := s.cost()
+		if cost > worst {
+			worst, worstFunc = cost, i
+		}
+		total += cost
+	}
+	if most := compileCostBase + int64(size)*compileCostPerByte; total > most {
+		a.add(RuleCompileCost, "an estimated %d ms to compile %d KiB: at most %d ms; most of it (%d ms) for %s",
+			total/1e6, size>>10, most/1e6, worst/1e6, a.funcName(imported+worstFunc))
+	}
+}
+
+// shape reads one body. written is scratch: the last body, by number from 1,
+// that wrote each local.
+func (a *admission) shape(c *wasmbin.Code, body int, written []int) shape {
+	s := shape{instrs: len(c.Body)}
+	depth, stack := 0, 0
+	for _, in := range c.Body {
+		op := in.Op
+		switch {
+		case op == wasmbin.OpBlock || op == wasmbin.OpLoop || op == wasmbin.OpIf:
+			s.halves += halvesBranch
+			if op == wasmbin.OpIf {
+				s.halves += halvesIf - halvesBranch
+			}
+			depth++
+			s.depth = max(s.depth, depth)
+		case op == wasmbin.OpEnd:
+			depth--
+		case op == wasmbin.OpElse || op == wasmbin.OpBr || op == wasmbin.OpBrIf || op == wasmbin.OpReturn:
+			s.halves += halvesBranch
+		case op == wasmbin.OpBrTable:
+			s.halves += halvesBranch
+			s.brTable = max(s.brTable, int(min(in.B, 1<<30)))
+			s.tablePairs += int64(in.B) * int64(in.B)
+		case op == wasmbin.OpLocalSet || op == wasmbin.OpLocalTee:
+			if int64(in.A) < int64(len(written)) && written[in.A] != body {
+				written[in.A] = body
+				s.locals++
+			}
+		case op == wasmbin.OpCall:
+			if t, ok := a.exportedType(in.A); ok {
+				s.callValues += int64(len(t.Params) + len(t.Results))
+			}
+		case op == wasmbin.OpCallIndirect:
+			if t, ok := a.funcType(in.A); ok {
+				s.callValues += int64(len(t.Params) + len(t.Results))
+			}
+		case op == wasmbin.OpMemoryGrow || op == wasmbin.OpTableGrow:
+			s.halves += halvesGrow
+		case op == wasmbin.OpMemoryFill || op == wasmbin.OpMemoryCopy || op == wasmbin.OpMemoryInit ||
+			op == wasmbin.OpTableFill || op == wasmbin.OpTableCopy || op == wasmbin.OpTableInit:
+			s.halves += halvesBulk
+		case op >= wasmbin.OpF32Abs && op <= wasmbin.OpF64Copysign:
+			s.halves += halvesFloat
+		}
+		stack = max(0, stack+pushes(op))
+		s.stack = max(s.stack, stack)
+	}
+	return s
+}
+
+// pushes tells by how much an operator changes the height of the stack, as far
+// as that is known without types: control and calls count as leaving nothing.
+// It is enough to see a function that piles up operands, which the compiler
+// keeps alive one and all.
+func pushes(op wasmbin.Op) int {
+	switch {
+	case op == wasmbin.OpLocalGet || op == wasmbin.OpGlobalGet || op == wasmbin.OpMemorySize || op == wasmbin.OpTableSize,
+		op >= wasmbin.OpI32Const && op <= wasmbin.OpF64Const, op == wasmbin.OpRefNull || op == wasmbin.OpRefFunc:
+		return 1
+	case op == wasmbin.OpDrop || op == wasmbin.OpLocalSet || op == wasmbin.OpGlobalSet:
+		return -1
+	case op == wasmbin.OpSelect || op == wasmbin.OpSelectT || op == wasmbin.OpTableSet,
+		op >= wasmbin.OpI32Store && op <= wasmbin.OpI64Store32:
+		return -2
+	case op >= wasmbin.OpMemoryInit && op <= wasmbin.OpTableFill && op != wasmbin.OpDataDrop && op != wasmbin.OpElemDrop && op != wasmbin.OpTableGrow:
+		return -3
+	case op == wasmbin.OpTableGrow || binaryOp(op):
+		return -1
+	case op < wasmbin.OpDrop:
+		return -1 << 20 // a branch, a call, the end of a block
+	}
+	return 0
+}
+
+// binaryOp tells whether an operator takes two numbers and gives one.
+func binaryOp(op wasmbin.Op) bool {
+	return op >= wasmbin.OpI32Eq && op <= wasmbin.OpI32GeU || op >= wasmbin.OpI64Eq && op <= wasmbin.OpF64Ge ||
+		op >= wasmbin.OpI32Add && op <= wasmbin.OpI32Rotr || op >= wasmbin.OpI64Add && op <= wasmbin.OpI64Rotr ||
+		op >= wasmbin.OpF32Add && op <= wasmbin.OpF32Copysign || op >= wasmbin.OpF64Add && op <= wasmbin.OpF64Copysign
+}
+
+// cost estimates the time to compile the body, in nanoseconds. The caps keep it
+// far from overflow.
+func (s shape) cost() int64 {
+	blocks := int64(s.blocks())
+	return int64(s.instrs)*costInstr +
+		blocks*blocks*costBlockPair +
+		blocks*int64(s.locals)*costBlockLocal +
+		s.tablePairs*costTablePair +
+		s.callValues*costCallValue
+}
+
+// funcName names a function for a message.
+func (a *admission) funcName(i int) string {
+	if a.m.Names != nil {
+		for _, n := range a.m.Names.Funcs {
+			if int64(n.Index) == int64(i) {
+				return fmt.Sprintf("function %d (%s)", i, n.Name)
+			}
+		}
+	}
+	return fmt.Sprintf("function %d", i)
+}

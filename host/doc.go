@@ -1,0 +1,18 @@
+// Package host runs placement strategies: it admits a WebAssembly module,
+// rewrites it so that fuel and call depth are bounded, compiles it, and calls
+// it, each time from the same memory image (spec 1.3). It is the only importer
+// of wazero.
+//
+// A [Runtime] owns one engine. [Runtime.Compile] turns bytes into a [Module],
+// which depends on no configuration; [Module.Prepare] initialises it with one
+// and returns a [Strategy], which answers allocate and rebalance, is safe for
+// concurrent use and leaves a [Record] of every call.
+//
+// # Goroutines
+//
+// The package starts none that outlives a call. Compiling uses wazero's workers
+// and waits for them. A guest runs on its caller's goroutine; it cannot be
+// pre-empted, but calls back about once a millisecond (see meter), which is
+// where Go's collector can stop it and where fuel and clock are looked at. A
+// guest instance is single-threaded: a Strategy keeps a pool of them.
+package host

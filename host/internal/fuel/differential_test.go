@@ -1,0 +1,268 @@
+package fuel_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/tetratelabs/wazero"
+
+	"github.com/droverhq/drover/host/internal/fuel"
+	"github.com/droverhq/drover/host/internal/reference"
+	"github.com/droverhq/drover/host/internal/wasmbin"
+)
+
+// modules is how many random modules the differential test runs. The nightly
+// run sets DROVER_FUEL_MODULES to more, and DROVER_FUEL_SEED to start elsewhere.
+const modules = 2000
+
+// smallLimit ends the loops and recursions of generated modules; modules with
+// large memories get bigLimit, enough for a few bulk operations in pieces.
+const smallLimit, bigLimit = 100_000, 12_000_000
+
+// maxPages is the engines' cap of memories.
+const maxPages = 256
+
+func environment(t *testing.T, name string, otherwise int) int {
+	t.Helper()
+	s := os.Getenv(name)
+	if s == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(s)
+	require.NoError(t, err, name)
+	return n
+}
+
+// TestDifferential holds wazero's compiler and interpreter, both running the
+// rewritten module, against the reference running the original: the same fuel to
+// the unit, the same results, traps and memory, and at random budgets the
+// verdict fuel exactly when the budget is below what the call needs (spec 1.3).
+func TestDifferential(t *testing.T) {
+	t.Parallel()
+	n, first := environment(t, "DROVER_FUEL_MODULES", modules), environment(t, "DROVER_FUEL_SEED", 0)
+	const workers = 2
+	var mu sync.Mutex
+	total := map[string]int{}
+	t.Run("modules", func(t *testing.T) {
+		for w := range workers {
+			t.Run(fmt.Sprint(w), func(t *testing.T) {
+				t.Parallel()
+				d := &differential{engines: newEngines(t), seen: map[string]int{}}
+				for seed := first + w; seed < first+n; seed += workers {
+					d.module(t, uint64(seed))
+					if t.Failed() {
+						t.Fatalf("seed %d; rerun with DROVER_FUEL_SEED=%d DROVER_FUEL_MODULES=1", seed, seed)
+					}
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				for k, v := range d.seen {
+					total[k] += v
+				}
+			})
+		}
+	})
+	t.Logf("%d modules: %v", n, total)
+	if n >= modules {
+		// A generator that no longer makes these would make the test pass idly.
+		for _, kind := range []string{
+			"ok", "fuel", "depth", "budget below", "budget enough", "canonical", "pieces",
+			string(reference.TrapUnreachable), string(reference.TrapMemory), string(reference.TrapTable), string(reference.TrapSignature),
+			string(reference.TrapDivideByZero), string(reference.TrapOverflow), string(reference.TrapConversion),
+		} {
+			require.NotZero(t, total[kind], "no generated module shows %q", kind)
+		}
+		require.Greater(t, total["ok"], n, "most calls should end normally")
+	}
+}
+
+type differential struct {
+	engines []*engine
+	seen    map[string]int
+}
+
+func (d *differential) module(t *testing.T, seed uint64) {
+	m := reference.Generate(seed)
+	wasm := wasmbin.Encode(m)
+	decoded, err := wasmbin.Decode(wasm)
+	require.NoError(t, err)
+	require.Equal(t, wasm, wasmbin.Encode(decoded))
+
+	// The rewrite's precondition: the original is valid.
+	plain, err := d.engines[1].rt.CompileModule(context.Background(), wasm)
+	require.NoError(t, err, "generated module")
+	require.NoError(t, plain.Close(context.Background()))
+
+	res, err := fuel.Rewrite(decoded, fuel.Options{})
+	require.NoError(t, err)
+	var compiled []wazero.CompiledModule
+	for _, e := range d.engines {
+		c := e.compile(t, res)
+		defer func() { require.NoError(t, c.Close(context.Background())) }()
+		compiled = append(compiled, c)
+	}
+	limit := int64(smallLimit)
+	if m.Mems[0].Min > 2 {
+		limit = bigLimit
+	}
+	rng := rand.New(rand.NewPCG(seed, 1))
+	needs := d.run(t, decoded, res, compiled, limit, rng.Uint64(), nil)
+	budgets := rng.Uint64()
+	for range 2 {
+		d.run(t, decoded, res, compiled, limit, budgets, func(call int) (int64, bool) {
+			if call >= len(needs) || needs[call] == 0 {
+				return 0, false
+			}
+			// Around what the call needs, or anywhere.
+			switch rng.IntN(4) {
+			case 0:
+				return needs[call] - 1, true
+			case 1:
+				return needs[call], true
+			}
+			return rng.Int64N(needs[call] + needs[call]/4 + 2), true
+		})
+	}
+}
+
+// run calls the start function and then each export once, in the reference and
+// in one new instance of each engine. Without budget, every call gets limit, and
+// run returns the fuel that calls which ended normally needed, else 0. With
+// budget, that says how much each call gets, and the run ends at the first call
+// that is stopped or has none.
+func (d *differential) run(t *testing.T, m *wasmbin.Module, res *fuel.Result, compiled []wazero.CompiledModule,
+	limit int64, argSeed uint64, budget func(call int) (int64, bool),
+) (needs []int64) {
+	t.Helper()
+	ref, err := reference.New(m, reference.Options{DepthLimit: fuel.DefaultDepthLimit, MaxPages: maxPages, Host: reference.Host})
+	require.NoError(t, err)
+	var instances []*instance
+	for i, e := range d.engines {
+		instances = append(instances, e.instantiate(t, compiled[i], res))
+		defer instances[i].close(t)
+	}
+	args := rand.New(rand.NewPCG(argSeed, 2))
+	type call struct {
+		name  string
+		index uint32
+	}
+	var calls []call
+	require.Equal(t, m.HasStart, res.Start)
+	if m.HasStart {
+		calls = append(calls, call{fuel.Namespace + ".start", m.Start})
+	}
+	for _, e := range m.Exports {
+		if e.Kind == wasmbin.KindFunc {
+			calls = append(calls, call{e.Name, e.Index})
+		}
+	}
+	imported := len(m.ImportedFuncs())
+	for i, c := range calls {
+		var a []uint64
+		for _, p := range m.Types[m.Funcs[int(c.index)-imported]].Params {
+			a = append(a, reference.Argument(args, p))
+		}
+		given := limit
+		if budget != nil {
+			var ok bool
+			if given, ok = budget(i); !ok {
+				return needs
+			}
+		}
+		results, trap := ref.Call(c.index, given, a...)
+		want := verdict{kind: "ok", used: ref.Used, results: results}
+		if trap != nil {
+			want = verdict{kind: trap.Error()}
+		}
+		d.seen[want.kind]++
+		if budget != nil && want.kind == "fuel" {
+			d.seen["budget below"]++
+		} else if budget != nil {
+			d.seen["budget enough"]++
+		}
+		slice := 1 + args.Int64N(given/3+2)
+		var first verdict
+		for j, in := range instances {
+			in.e.onRefill = func(left int64) {
+				if left >= 0 {
+					d.seen["pieces"]++
+				}
+			}
+			got := in.call(c.name, given, slice, a...)
+			if j == 0 {
+				first = got
+			} else {
+				require.Equal(t, first, got, "%s: the engines disagree", c.name)
+			}
+			// Code that is paid ahead of a trap may use up the fuel first.
+			if trap != nil && want.kind != "fuel" && got.kind == "fuel" {
+				continue
+			}
+			if want.kind != "ok" {
+				require.Equal(t, want.kind, got.kind, "%s(%x) in %s", c.name, a, in.e.name)
+				continue
+			}
+			require.Equal(t, want, got, "%s(%x) in %s", c.name, a, in.e.name)
+		}
+		if first.kind == "fuel" || want.kind == "fuel" {
+			// How much of the stretch in which the fuel ran out was executed
+			// differs from the reference, but not between the engines.
+			d.sameState(t, instances, nil, m)
+			return append(needs, 0)
+		}
+		d.sameState(t, instances, ref, m)
+		for _, r := range results {
+			if uint32(r) == 0x7FC00000 || r == 0x7FF8000000000000 {
+				d.seen["canonical"]++
+			}
+		}
+		if want.kind == "ok" {
+			needs = append(needs, want.used)
+		} else {
+			needs = append(needs, 0)
+		}
+	}
+	return needs
+}
+
+// sameState holds the instances' memories and globals against each other's and
+// against the reference's, where there is one.
+func (d *differential) sameState(t *testing.T, instances []*instance, ref *reference.Machine, m *wasmbin.Module) {
+	t.Helper()
+	memory := func(i *instance) []byte {
+		mem := i.mod.ExportedMemory("memory")
+		b, ok := mem.Read(0, mem.Size())
+		require.True(t, ok)
+		return b
+	}
+	want := memory(instances[0])
+	if ref != nil {
+		require.True(t, bytes.Equal(ref.Memory, want), "memory differs from the reference's: %x, %x", hash(ref.Memory), hash(want))
+	}
+	require.True(t, bytes.Equal(want, memory(instances[1])), "the engines' memories differ")
+	for i, g := range m.AllGlobals() {
+		if !g.Mutable || g.Type.IsRef() {
+			continue
+		}
+		name := fuel.Namespace + ".g" + strconv.Itoa(i)
+		a, b := instances[0].mod.ExportedGlobal(name).Get(), instances[1].mod.ExportedGlobal(name).Get()
+		require.Equal(t, a, b, name)
+		if ref != nil {
+			require.Equal(t, ref.Global(i), a, name)
+		}
+	}
+}
+
+func hash(b []byte) uint64 {
+	h := fnv.New64a()
+	h.Write(b)
+	return h.Sum64()
+}

@@ -1,0 +1,20 @@
+;; Making NaNs canonical costs nothing. Results show the bits (spec 1.3,
+;; Determinism): arithmetic makes the canonical NaN, moves keep any.
+(module
+  (memory 1)
+  (func (export "add32") (result i32) f32.const -nan:0x12345 f32.const 1 f32.add i32.reinterpret_f32)
+  (func (export "add64") (result i64) f64.const -nan:0x12345 f64.const 1 f64.add i64.reinterpret_f64)
+  (func (export "two_nans") (result i64) f64.const -nan:0x12345 f64.const nan:0x777 f64.add i64.reinterpret_f64)
+  (func (export "zero_by_zero") (result i64) f64.const 0 f64.const 0 f64.div i64.reinterpret_f64)
+  (func (export "sqrt") (result i64) f64.const -1 f64.sqrt i64.reinterpret_f64)
+  (func (export "min") (result i32) f32.const nan:0x12345 f32.const 1 f32.min i32.reinterpret_f32)
+  (func (export "ceil") (result i32) f32.const nan:0x12345 f32.ceil i32.reinterpret_f32)
+  (func (export "demote") (result i32) f64.const -nan:0x12345 f32.demote_f64 i32.reinterpret_f32)
+  (func (export "promote") (result i64) f32.const -nan:0x12345 f64.promote_f32 i64.reinterpret_f64)
+  (func (export "neg") (result i32) f32.const nan:0x12345 f32.neg i32.reinterpret_f32)
+  (func (export "abs") (result i64) f64.const -nan:0x12345 f64.abs i64.reinterpret_f64)
+  (func (export "copysign") (result i64) f64.const nan:0x12345 f64.const -1 f64.copysign i64.reinterpret_f64)
+  (func (export "load") (result i32) i32.const 0 f32.const nan:0x12345 f32.store i32.const 0 f32.load i32.reinterpret_f32)
+  (func (export "select") (result i32) f32.const nan:0x12345 f32.const 1 i32.const 1 select i32.reinterpret_f32)
+  (func (export "numbers") (result f64) f64.const 1.5 f64.const 2 f64.mul f64.nearest f32.demote_f64 f64.promote_f32)
+)

@@ -1,0 +1,27 @@
+;; One export a rule: an operator costs 1, entering the function 1, drop, nop and
+;; end nothing (spec 1.3). The units are in expected.txt, counted by hand.
+(module
+  (memory 1)
+  (table $t 4 funcref)
+  (global $g (mut i64) (i64.const 5))
+  (func $empty (export "empty"))
+  (func (export "nops") nop nop nop)
+  (func (export "const_drop") i32.const 1 drop i64.const 2 drop f32.const 3 drop f64.const 4 drop)
+  (func (export "unary") (result i32) i32.const 8 i32.clz i32.eqz)
+  (func (export "binary") (result i64) i64.const 8 i64.const 9 i64.mul i64.const 2 i64.div_u)
+  (func (export "compare") (result i32) i64.const 8 i64.const 9 i64.lt_s)
+  (func (export "convert") (result i64) i32.const -1 i64.extend_i32_s i32.wrap_i64 i32.extend8_s i64.extend_i32_u)
+  (func (export "saturate") (result i32) f64.const nan i32.trunc_sat_f64_s)
+  (func (export "locals") (result i32) (local i32 i64 f64 f32 funcref)
+    i32.const 4 local.set 0 i32.const 5 local.tee 0 drop local.get 0)
+  (func (export "globals") (result i64) i64.const 7 global.set $g global.get $g)
+  (func (export "select") (result i32) i32.const 1 i32.const 2 i32.const 0 select)
+  (func (export "select_typed") (result i32) i32.const 1 i32.const 2 i32.const 0 select (result i32))
+  (func (export "memory") i32.const 16 i32.const 1 i32.store i32.const 16 i32.load8_u drop)
+  (func (export "memory_size") (result i32) memory.size)
+  (func (export "table_access") (result i32)
+    i32.const 1 ref.func $empty table.set $t
+    i32.const 1 table.get $t ref.is_null)
+  (func (export "table_size") (result i32) table.size $t)
+  (func (export "null") (result i32) ref.null extern ref.is_null)
+)

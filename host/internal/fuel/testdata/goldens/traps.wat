@@ -1,0 +1,17 @@
+;; On a trap the verdict is the trap's, and no fuel is recorded (spec 1.3).
+(module
+  (memory 1)
+  (table 2 funcref)
+  (type $v (func))
+  (type $w (func (param i32)))
+  (elem (i32.const 1) $v)
+  (func $v)
+  (func (export "unreachable") unreachable)
+  (func (export "memory") (result i32) i32.const 65533 i32.load)
+  (func (export "divide") (result i32) i32.const 1 i32.const 0 i32.div_s)
+  (func (export "overflow") (result i32) i32.const 0x80000000 i32.const -1 i32.div_s)
+  (func (export "conversion") (result i32) f32.const nan i32.trunc_f32_s)
+  (func (export "null") i32.const 0 call_indirect (type $v))
+  (func (export "past_table") i32.const 2 call_indirect (type $v))
+  (func (export "signature") i32.const 0 i32.const 1 call_indirect (type $w))
+)

@@ -1,0 +1,163 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/droverhq/drover/host/internal/fuel"
+)
+
+// Engine is one of wazero's two ways to run a module. A call has the same
+// answer, fuel and verdict in both.
+type Engine uint8
+
+// The engines.
+const (
+	Compiler    Engine = iota // machine code; falls back to Interpreter where wazero has no back end
+	Interpreter               // some 20 to 50 times slower
+)
+
+// String returns the name that the command line uses.
+func (e Engine) String() string {
+	switch e {
+	case Compiler:
+		return "compiler"
+	case Interpreter:
+		return "interpreter"
+	}
+	return fmt.Sprintf("engine(%d)", uint8(e))
+}
+
+// ParseEngine returns the engine of that name.
+func ParseEngine(name string) (Engine, error) {
+	switch name {
+	case "compiler":
+		return Compiler, nil
+	case "interpreter":
+		return Interpreter, nil
+	}
+	return 0, fmt.Errorf("engine %q: want compiler or interpreter", name)
+}
+
+// CostModel is the version of the prices that fuel is counted by. It is part of
+// every record and of the key that compiled code is cached under.
+const CostModel = fuel.CostModel
+
+// features are what a strategy may use: spec 1.3's list. SIMD, threads, tail
+// calls and the rest are refused before wazero sees the module; leaving them
+// out here is the second lock.
+const features = api.CoreFeatureMutableGlobal | api.CoreFeatureSignExtensionOps |
+	api.CoreFeatureNonTrappingFloatToIntConversion | api.CoreFeatureMultiValue |
+	api.CoreFeatureBulkMemoryOperations | api.CoreFeatureReferenceTypes
+
+// Options configure a Runtime.
+type Options struct {
+	Engine Engine
+	// CacheDir keeps machine code between runs; empty keeps none. Whoever can
+	// write there can run code in this process: the directory is made with mode
+	// 0700, and one that others may write to is refused.
+	CacheDir string
+	// Logger gets what guests log; nil discards it.
+	Logger *slog.Logger
+}
+
+// Runtime compiles and runs modules in one engine. It is safe for concurrent
+// use. Close releases everything that was compiled with it.
+type Runtime struct {
+	engine  Engine
+	log     *slog.Logger
+	wazero  wazero.Runtime
+	checker wazero.Runtime // validates modules as they were handed in; compiles nothing
+	cache   wazero.CompilationCache
+	// cacheDir is where machine code lies; empty if it is not kept.
+	cacheDir string
+}
+
+// NewRuntime returns a runtime. Errors are about the cache directory, and name
+// it.
+func NewRuntime(ctx context.Context, o Options) (*Runtime, error) {
+	r := &Runtime{engine: o.Engine, log: o.Logger}
+	if r.log == nil {
+		r.log = slog.New(slog.DiscardHandler)
+	}
+	if o.CacheDir != "" && o.Engine == Compiler {
+		r.cacheDir = filepath.Join(o.CacheDir, fmt.Sprintf("cost-model-%d", CostModel))
+		cache, err := openCache(r.cacheDir)
+		if err != nil {
+			return nil, err
+		}
+		r.cache = cache
+	} else {
+		r.cache = wazero.NewCompilationCache()
+	}
+	r.wazero = wazero.NewRuntimeWithConfig(ctx, runtimeConfig(o.Engine).WithCompilationCache(r.cache))
+	r.checker = wazero.NewRuntimeWithConfig(ctx, runtimeConfig(Compiler))
+	if err := instantiateHostModules(ctx, r.wazero); err != nil {
+		return nil, errors.Join(fmt.Errorf("host functions: %w", err), r.Close(ctx))
+	}
+	return r, nil
+}
+
+func runtimeConfig(e Engine) wazero.RuntimeConfig {
+	c := wazero.NewRuntimeConfig() // the compiler where there is one
+	if e == Interpreter {
+		c = wazero.NewRuntimeConfigInterpreter()
+	}
+	return c.WithCoreFeatures(features).WithMemoryLimitPages(MaxMemoryPages).WithDebugInfoEnabled(false)
+}
+
+// openCache opens the cache of machine code for the present cost model. wazero
+// keys what lies in it by its own version, the machine's features and the
+// digest of the rewritten module.
+func openCache(dir string) (wazero.CompilationCache, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("cache of compiled strategies: %w", err)
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, fmt.Errorf("cache of compiled strategies: %w", err)
+	}
+	if info.Mode().Perm()&0o022 != 0 {
+		return nil, fmt.Errorf("cache of compiled strategies: %s has mode %#o: others could place machine code there; run chmod 700 on it, or remove it",
+			dir, info.Mode().Perm())
+	}
+	cache, err := wazero.NewCompilationCacheWithDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("cache of compiled strategies in %s: %w", dir, err)
+	}
+	return cache, nil
+}
+
+// clearCache removes the machine code that is kept, so that it is made anew.
+func (r *Runtime) clearCache() error {
+	entries, err := os.ReadDir(r.cacheDir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		// wazero wants its own directories to stay.
+		files, err := filepath.Glob(filepath.Join(r.cacheDir, e.Name(), "*"))
+		errs = append(errs, err)
+		for _, f := range files {
+			errs = append(errs, os.Remove(f))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Engine returns the engine that the runtime was made for.
+func (r *Runtime) Engine() Engine { return r.engine }
+
+// Close releases the runtime. Modules and strategies made with it are unusable
+// afterwards.
+func (r *Runtime) Close(ctx context.Context) error {
+	return errors.Join(r.checker.Close(ctx), r.wazero.Close(ctx), r.cache.Close(ctx))
+}

@@ -1,0 +1,13 @@
+;; Wants to open files.
+(module
+  (import "wasi_snapshot_preview1" "path_open" (func (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 1024) "\a1\65moves\80")
+  (data (i32.const 1088) "\a1\65homes\81\00")
+  (func (export "drover_abi_v1"))
+  (func (export "drover_buffer") (param $len i32) (result i32)
+    (i32.const 4096))
+  (func (export "drover_allocate") (param $ptr i32) (param $len i32) (result i64)
+    (i64.const 0x0000044000000009))
+  (func (export "drover_rebalance") (param $ptr i32) (param $len i32) (result i64)
+    (i64.const 0x0000040000000008)))

@@ -1,0 +1,21 @@
+;; Moves shard 0 a million times, if there is more than 600 bytes to read.
+(module
+  (memory (export "memory") 64)
+  (data (i32.const 1024) "\a1\65moves\80")
+  (data (i32.const 1088) "\a1\65homes\81\00")
+  (func (export "drover_abi_v1"))
+  (func (export "drover_buffer") (param $len i32) (result i32)
+    (i32.const 4096))
+  (func (export "drover_allocate") (param $ptr i32) (param $len i32) (result i64)
+    (i64.const 0x0000044000000009))
+  (func (export "drover_rebalance") (param $ptr i32) (param $len i32) (result i64)
+    (local $p i32)
+    (if (i32.lt_u (local.get $len) (i32.const 600)) (then (return (i64.const 0x0000040000000008))))
+    (i64.store (i32.const 65536) (i64.const 0x9a7365766f6d65a1))
+    (i32.store (i32.const 65544) (i32.const 0x40420f00))
+    (local.set $p (i32.const 65548))
+    (loop $l
+      (i32.store (local.get $p) (i32.const 0x00010082))
+      (local.set $p (i32.add (local.get $p) (i32.const 3)))
+      (br_if $l (i32.lt_u (local.get $p) (i32.const 3065548))))
+    (i64.const 0x00010000002dc6cc)))

@@ -1,0 +1,178 @@
+package cluster
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/droverhq/drover/sharding"
+)
+
+// watcher keeps the newest list of members.
+type watcher struct {
+	mu   sync.Mutex
+	list []Member
+}
+
+func (w *watcher) set(m []Member) { w.mu.Lock(); w.list = m; w.mu.Unlock() }
+
+func (w *watcher) find(name string) (Member, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i := slices.IndexFunc(w.list, func(m Member) bool { return string(m.Name) == name })
+	if i < 0 {
+		return Member{}, false
+	}
+	return w.list[i], true
+}
+
+func open(t *testing.T, name string, change func(*Config)) (*Cluster, *watcher) {
+	t.Helper()
+	w := &watcher{}
+	cfg := Config{Name: sharding.NodeID(name), Bind: "127.0.0.1:0", Fast: true, Logger: slog.New(slog.DiscardHandler), OnChange: w.set,
+		Info: Info{Incarnation: sharding.NewIncarnation(), Transport: "127.0.0.1:1", Roles: []string{"compute"}, Zone: "z", Tags: map[string]string{"rack": "7"}}}
+	if change != nil {
+		change(&cfg)
+	}
+	c, err := Open(cfg)
+	require.NoError(t, err)
+	return c, w
+}
+
+func sees(w *watcher, name string, s Status) func() bool {
+	return func() bool { m, ok := w.find(name); return ok && m.Status == s }
+}
+
+const (
+	patience = 20 * time.Second
+	poll     = 20 * time.Millisecond
+)
+
+// Spec 2.1, 2.2: join, leave, failure, and a quick restart that shows as a new incarnation.
+func TestMembershipLife(t *testing.T) {
+	a, wa := open(t, "a", nil)
+	defer a.Close()
+	b, wb := open(t, "b", func(c *Config) { c.Join = []string{a.Addr()} })
+	require.NoError(t, b.Join(context.Background()))
+	require.Eventually(t, sees(wa, "b", Up), patience, poll)
+	require.Eventually(t, sees(wb, "a", Up), patience, poll)
+	m, _ := wa.find("b")
+	assert.Equal(t, "z", m.Zone)
+	assert.Equal(t, map[string]string{"rack": "7"}, m.Tags)
+	assert.Equal(t, []string{"compute"}, m.Roles)
+
+	addr := b.Addr()
+	require.NoError(t, b.Close()) // no word: as kill -9
+	b, _ = open(t, "b", func(c *Config) { c.Bind = addr; c.Join = []string{a.Addr()} })
+	require.NoError(t, b.Join(context.Background()), "a node rejoins at once under its old address")
+	require.Eventually(t, func() bool { n, ok := wa.find("b"); return ok && n.Status == Up && n.Incarnation != m.Incarnation }, patience, poll)
+
+	require.NoError(t, b.Leave())
+	require.Eventually(t, sees(wa, "b", Left), patience, poll)
+	b.Close()
+
+	c, _ := open(t, "c", func(c *Config) { c.Join = []string{a.Addr()} })
+	require.NoError(t, c.Join(context.Background()))
+	require.Eventually(t, sees(wa, "c", Up), patience, poll)
+	require.NoError(t, c.Close())
+	require.Eventually(t, sees(wa, "c", Failed), patience, poll)
+}
+
+// Spec 5.1: after a crash a node comes back at another address once memberlist lets the name go.
+func TestRestartAtAnotherAddress(t *testing.T) {
+	a, wa := open(t, "a", func(c *Config) { c.ReclaimAfter = 200 * time.Millisecond })
+	defer a.Close()
+	b, _ := open(t, "b", func(c *Config) { c.Join = []string{a.Addr()} })
+	require.NoError(t, b.Join(context.Background()))
+	require.Eventually(t, sees(wa, "b", Up), patience, poll)
+	require.NoError(t, b.Close())
+	b, _ = open(t, "b", func(c *Config) { c.Join = []string{a.Addr()} })
+	defer b.Close()
+	require.NoError(t, b.Join(context.Background()))
+	require.Eventually(t, func() bool { m, ok := wa.find("b"); return ok && m.Status == Up && m.Gossip == b.Addr() }, patience, poll)
+}
+
+// Spec 2.1: a merge with another cluster ID is refused, and names both.
+func TestOtherClusterIsRefused(t *testing.T) {
+	a, wa := open(t, "a", func(c *Config) { c.Info.ClusterID = sharding.NewIncarnation() })
+	defer a.Close()
+	b, _ := open(t, "b", func(c *Config) { c.Info.ClusterID = sharding.NewIncarnation(); c.Join = []string{a.Addr()} })
+	defer b.Close()
+	err := b.Join(context.Background())
+	var other *OtherClusterError
+	require.ErrorAs(t, err, &other)
+	assert.Equal(t, sharding.NodeID("a"), other.Node)
+	_, found := wa.find("b")
+	assert.False(t, found)
+}
+
+// Spec 5.1: another cluster's key ends the start, whichever side lacks it.
+func TestOtherKeyIsRefused(t *testing.T) {
+	key := func(b byte) [][]byte { return [][]byte{[]byte(strings.Repeat(string(b), 32))} }
+	for name, keys := range map[string][2][][]byte{"different": {key('a'), key('b')}, "ours only": {nil, key('b')}, "theirs only": {key('a'), nil}} {
+		t.Run(name, func(t *testing.T) {
+			a, _ := open(t, "a", func(c *Config) { c.Keys = keys[0] })
+			defer a.Close()
+			b, _ := open(t, "b", func(c *Config) { c.Keys = keys[1]; c.Join = []string{a.Addr()} })
+			defer b.Close()
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			var mismatch *KeyError
+			require.ErrorAs(t, b.Join(ctx), &mismatch)
+		})
+	}
+}
+
+// A key ring with the old key second lets keys be rotated.
+func TestKeyRotation(t *testing.T) {
+	old, fresh := []byte(strings.Repeat("o", 32)), []byte(strings.Repeat("n", 32))
+	a, wa := open(t, "a", func(c *Config) { c.Keys = [][]byte{old, fresh} })
+	defer a.Close()
+	b, _ := open(t, "b", func(c *Config) { c.Keys = [][]byte{fresh, old}; c.Join = []string{a.Addr()} })
+	defer b.Close()
+	require.NoError(t, b.Join(context.Background()))
+	require.Eventually(t, sees(wa, "b", Up), patience, poll)
+}
+
+func TestPortInUseNamesIt(t *testing.T) {
+	a, _ := open(t, "a", nil)
+	defer a.Close()
+	_, err := Open(Config{Name: "b", Bind: a.Addr(), Logger: slog.New(slog.DiscardHandler), OnChange: func([]Member) {}})
+	require.ErrorContains(t, err, "in use")
+	require.ErrorContains(t, err, a.Addr())
+}
+
+func TestJoinGivesUpWithItsContext(t *testing.T) {
+	a, _ := open(t, "a", func(c *Config) { c.Join = []string{"127.0.0.1:1"} })
+	defer a.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, a.Join(ctx), context.DeadlineExceeded)
+}
+
+func TestTagsRoundTrip(t *testing.T) {
+	i := Info{Incarnation: sharding.NewIncarnation(), ClusterID: sharding.NewIncarnation(), Server: sharding.NewIncarnation(), Transport: "h:1", HTTP: "h:2",
+		Roles: []string{"a", "b"}, Zone: "z", Version: "1", Expect: 3, Tags: map[string]string{"": "empty key", "r": "not the roles"}}
+	back, err := decodeTags(encodeTags(i))
+	require.NoError(t, err)
+	assert.Equal(t, i, back)
+	_, err = decodeTags(map[string]string{"role": "consul"})
+	assert.ErrorContains(t, err, "no Drover node")
+}
+
+func FuzzDecodeMeta(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte{tagMagic, 0x81, 0xa1, 'i', 0xa1, 'x'})
+	f.Fuzz(func(t *testing.T, meta []byte) {
+		if tags, err := decodeMeta(meta); err == nil {
+			_, _ = decodeTags(tags)
+		}
+	})
+}
