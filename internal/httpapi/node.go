@@ -215,7 +215,8 @@ type ShadowView struct {
 	Differ uint64 `json:"differ"` // calls that decided otherwise than the active one
 }
 
-// SwapRequest asks for a strategy: Module, or Digest of one that the cluster has. Config and Limits that are nil keep the present ones.
+// SwapRequest asks for a strategy: Module, or Digest of one that the cluster has; with neither, the present module stays. Config and Limits
+// that are nil keep the present ones.
 type SwapRequest struct {
 	Type   sharding.TypeName
 	Module []byte

@@ -41,8 +41,8 @@ const (
 
 func (k Kind) String() string { return string(k) }
 
-// typePrefix makes a problem type of a kind. It identifies; it need not resolve.
-const typePrefix = "https://drover.dev/problems/"
+// typePrefix makes a problem type of a kind. An URN, because there is nothing to fetch: docs/http.md has the list.
+const typePrefix = "urn:drover:problem:"
 
 // Type is the problem's type, an URI.
 func (k Kind) Type() string { return typePrefix + string(k) }

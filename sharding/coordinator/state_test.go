@@ -288,6 +288,44 @@ func TestWithoutRecheckInvariantsFall(t *testing.T) {
 	require.Equal(t, CodeConflict, apply(6, 1, home("b")).Code)
 }
 
+// A shard whose owner has not confirmed what was handed over to it is not moved on; a fenced shard whose source ends its Stop late is free,
+// with what it handed over, where the target is no longer fit; a lapse forgets a handover (spec 2.3).
+func TestHandovers(t *testing.T) {
+	s := bigState(t, 3, 3)
+	apply := func(e *protocol.Entry) Result {
+		e.Term = 1
+		return s.Apply(s.Index()+1, 1, e)
+	}
+	a, b, c := who("a"), who("b"), who("c")
+	plan := func(from, to sharding.Member, epoch sharding.Epoch) Result {
+		return apply(&protocol.Entry{Kind: protocol.KindPlanMoves, PlanMoves: &protocol.PlanMoves{Type: "t", Decision: protocol.Decision{Cause: protocol.CauseOperator},
+			Moves: []protocol.Move{{From: from, Epoch: epoch, Target: to}}}})
+	}
+	complete := func(from sharding.Member, epoch sharding.Epoch) Result {
+		return apply(&protocol.Entry{Kind: protocol.KindCompleteHandOff, CompleteHandOff: &protocol.CompleteHandOff{Type: "t", Epoch: epoch, From: from,
+			Senders: []protocol.SenderSeq{{Sender: c, Seq: 5}}}})
+	}
+	require.Equal(t, "", plan(a, b, 1).Code)
+	require.Equal(t, "", complete(a, 1).Code)
+	require.Equal(t, protocol.ShardRecord{State: protocol.Homed, Owner: b, Epoch: 2, Granted: s.Index(), Source: a}, s.Shards("t")[0])
+	require.Equal(t, CodeConflict, plan(b, c, 2).Code, "b has not confirmed")
+	ses := []protocol.ShardEpoch{{Epoch: 2}}
+	require.Equal(t, "", apply(&protocol.Entry{Kind: protocol.KindReleaseHandovers, ReleaseHandovers: &protocol.ReleaseHandovers{Type: "t", Shards: ses}}).Code)
+	require.Equal(t, "", plan(b, c, 2).Code)
+	require.Equal(t, "", apply(&protocol.Entry{Kind: protocol.KindFenceShards, FenceShards: &protocol.FenceShards{Type: "t", Shards: ses, Cause: protocol.CauseTimeout}}).Code)
+	require.Equal(t, "", apply(&protocol.Entry{Kind: protocol.KindSetDrain, SetDrain: &protocol.SetDrain{Member: c, On: true}}).Code)
+	require.Equal(t, "", complete(b, 2).Code)
+	checkWhole(t, s)
+	require.Equal(t, protocol.ShardRecord{State: protocol.Unassigned, Epoch: 2, Granted: s.Shards("t")[0].Granted, Source: b}, s.Shards("t")[0])
+	require.Contains(t, s.types[0].handovers, uint32(0))
+	require.Equal(t, "", apply(&protocol.Entry{Kind: protocol.KindAssignHomes, AssignHomes: &protocol.AssignHomes{Type: "t", Homes: []protocol.Home{{Epoch: 2, Owner: a}}}}).Code)
+	require.Equal(t, b, s.Shards("t")[0].Source, "b still forwards")
+	require.Contains(t, s.types[0].handovers, uint32(0), "and a must know the numbers")
+	require.Equal(t, "", apply(&protocol.Entry{Kind: protocol.KindDeregister, Deregister: &protocol.Deregister{Member: a, Cause: protocol.CauseLapsed}}).Code)
+	require.NotContains(t, s.types[0].handovers, uint32(0), "a may have begun any number since")
+	require.True(t, s.Shards("t")[0].Source.IsZero())
+}
+
 // Bad snapshots are errors that name what is wrong, and leave the state alone.
 func TestRestoreRefuses(t *testing.T) {
 	s := bigState(t, 10, 3)
