@@ -11,7 +11,7 @@ import (
 // The schedule of a run: the cluster forms, faults come and heal, and then progress is checked (finale.go).
 const (
 	faultsFrom = 1500 * time.Millisecond
-	faultsTill = 20 * time.Second
+	faultsTill = 16 * time.Second
 	minFaults  = 20
 )
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,6 +26,12 @@ var (
 
 // minSteps is what spec 2.6 asks of a seed, counted in steps of the real machines alone.
 const minSteps = 5000
+
+// TestMain gives the collector less to do: a seed's garbage is small, and gone with the seed.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
+	os.Exit(m.Run())
+}
 
 // tail keeps the last lines written to it.
 type tail struct {
@@ -132,7 +140,8 @@ func TestSameSeedSameRun(t *testing.T) {
 	}
 }
 
-// TestMutations takes out one safety rule each; the simulation must fail within 1 000 seeds (spec 2.6).
+// TestMutations takes out one safety rule each; the simulation must fail within 1 000 seeds (spec 2.6). Where a checker sees the missing rule
+// itself it is blinded in a second round: what the rule is there to prevent must show too.
 func TestMutations(t *testing.T) {
 	for _, m := range []struct {
 		name    string
@@ -143,23 +152,29 @@ func TestMutations(t *testing.T) {
 		{"lease margin", Options{Coordinator: coordinator.Mutations{LeaseMargin: true}}},
 		{"ordering holds", Options{Region: region.Mutations{Holds: true}}},
 		{"re-check at apply", Options{Coordinator: coordinator.Mutations{RecheckApply: true}}},
+		{"barrier, unseen by I5 and I7", Options{Coordinator: coordinator.Mutations{Barrier: true}, Blind: []string{"I5", "I7"}}},
+		{"lease margin, unseen by I7", Options{Coordinator: coordinator.Mutations{LeaseMargin: true}, Blind: []string{"I7"}}},
+		{"ordering holds, unseen by I11", Options{Region: region.Mutations{Holds: true}, Blind: []string{"I11"}}},
+		{"re-check at apply, unseen by I6", Options{Coordinator: coordinator.Mutations{RecheckApply: true}, Blind: []string{"I6"}}},
+		{"suspension, unseen by I3", Options{Region: region.Mutations{Lease: true}, Blind: []string{"I3"}}},
 		{"suspension", Options{Region: region.Mutations{Lease: true}}},
 	} {
 		t.Run(m.name, func(t *testing.T) {
-			var caught atomic.Pointer[Result]
-			parallel(1000, func(i int) bool {
+			results := make([]Result, 1000)
+			parallel(len(results), func(i int) bool {
 				o := m.options
 				o.Seed = uint64(i) + 1
 				r := Run(o)
-				if r.Violation != nil {
-					caught.CompareAndSwap(nil, &r)
+				if r.Violation != nil && Run(Options{Seed: o.Seed, Blind: o.Blind}).Violation == nil { // it is the rule that is missed
+					results[i] = r
 				}
-				return r.Violation == nil
+				return results[i].Violation == nil
 			})
-			r := caught.Load()
-			if r == nil {
+			caught := slices.IndexFunc(results, func(r Result) bool { return r.Violation != nil })
+			if caught < 0 {
 				t.Fatalf("without the %s 1000 seeds show nothing", m.name)
 			}
+			r := results[caught]
 			t.Logf("seed %d: %v", r.Seed, r.Violation)
 		})
 	}

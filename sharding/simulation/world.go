@@ -151,9 +151,9 @@ func newWorld(o Options) *world {
 	if w.rng.IntN(4) == 0 {
 		w.patience = ms(3000, 5000) // a deposed leader that takes long to learn of it
 	}
-	w.clientPause = ms(25, 60)
+	w.clientPause = ms(35, 80)
 	w.snapshotEvery = 30 + w.rng.Uint64N(150)
-	w.digestEvery = 7
+	w.digestEvery = 16
 	w.maxMessages, w.maxBytes = 100_000, 64<<20
 	switch w.rng.IntN(6) {
 	case 0:
