@@ -22,6 +22,7 @@ type Machine struct {
 	elected bool // raft says that this server leads, in term
 	active  bool // and the barrier has passed: it may act (I5)
 	term    uint64
+	callAt  sharding.Instant // when to call those again that Serf sees up and that have not registered
 	awake   sharding.Instant // after a stall of this process silence counts from here: renewals may wait to be read
 	floor   sharding.Instant // leases that earlier leaders acknowledged have lapsed after this (I7)
 
@@ -356,6 +357,10 @@ func (m *Machine) tick() {
 		if p := m.peers[who]; p != nil && !p.synced {
 			m.hint(who) // Leading may have been lost
 		}
+	}
+	if m.at >= m.callAt {
+		m.callAt = m.at.Add(repeatEvery)
+		m.callStrangers()
 	}
 	m.joined = true // settle times and lapses pass without an event
 }
