@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"math"
 	"sort"
 
 	"github.com/droverhq/drover/sharding"
@@ -107,7 +108,7 @@ func (c *nothingLost) excused(m *message) bool {
 		}
 	}
 	if m.overtaken { // refused because the shard had changed hands without handoff, and the sender's map is as old as that
-		from -= patience
+		from, to = from-patience, math.MaxInt64
 	}
 	first := sort.Search(len(c.excuses), func(i int) bool { return c.excuses[i].Global >= from })
 	for _, e := range c.excuses[first:] {

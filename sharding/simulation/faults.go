@@ -200,7 +200,7 @@ func (w *world) pauseFor(n *node, d time.Duration) {
 		return
 	}
 	p.pause()
-	w.whileDisturbed(d, p.self, sharding.Member{})
+	w.whilePaused(d, p.self)
 	w.soon(d, p.resume)
 	if d > time.Second {
 		w.soon(w.upTo(time.Second), func() { w.tell(p.self, coordinator.MemberSuspect, time.Second) })
@@ -208,23 +208,32 @@ func (w *world) pauseFor(n *node, d time.Duration) {
 	}
 }
 
-// whileDisturbed repeats that a member, or its way to another, is disturbed until d has passed.
-func (w *world) whileDisturbed(d time.Duration, a, b sharding.Member) {
-	w.disturbed(Disturbed{Kind: DisturbedMember, A: a, B: b})
+// whilePaused repeats that a member is disturbed until d has passed.
+func (w *world) whilePaused(d time.Duration, m sharding.Member) {
+	w.disturbed(Disturbed{Kind: DisturbedMember, A: m})
 	if d <= 0 || w.now >= int64(faultsTill) {
 		return
 	}
 	step := min(d, 200*time.Millisecond)
-	w.schedule(w.now+int64(step), nil, func() { w.whileDisturbed(d-step, a, b) })
+	w.schedule(w.now+int64(step), nil, func() { w.whilePaused(d-step, m) })
 }
 
 // cutFor blocks the ways from a to b (slots) for d.
 func (w *world) cutFor(a, b int, d time.Duration) {
 	w.soon(d, w.net.cut(a, b))
-	pa, pb := w.nodes[a].proc, w.nodes[b].proc
-	if pa != nil && pb != nil {
-		w.whileDisturbed(d, pa.self, pb.self)
+	w.whileCut(d, a, b)
+}
+
+// whileCut repeats that whatever runs on two nodes is disturbed until d has passed.
+func (w *world) whileCut(d time.Duration, a, b int) {
+	if pa, pb := w.nodes[a].proc, w.nodes[b].proc; pa != nil && pb != nil {
+		w.disturbed(Disturbed{Kind: DisturbedMember, A: pa.self, B: pb.self})
 	}
+	if d <= 0 || w.now >= int64(faultsTill) {
+		return
+	}
+	step := min(d, 200*time.Millisecond)
+	w.schedule(w.now+int64(step), nil, func() { w.whileCut(d-step, a, b) })
 }
 
 func (w *world) isolate(n *node, d time.Duration, in, out bool) {
@@ -300,10 +309,7 @@ func (w *world) slowLinks(d time.Duration) {
 			if w.rng.IntN(3) == 0 {
 				w.net.slow[a][b] += slow
 				w.soon(d, func() { w.net.slow[a][b] -= slow })
-				pa, pb := w.nodes[a].proc, w.nodes[b].proc
-				if pa != nil && pb != nil && a != b {
-					w.whileDisturbed(d+time.Duration(slow), pa.self, pb.self)
-				}
+				w.whileCut(d+time.Duration(slow), a, b)
 			}
 		}
 	}
