@@ -133,18 +133,13 @@ func (r *Region) peerClosed(p sharding.Member) {
 		if sh.hold && sh.source == p {
 			r.endHolds(sh)
 		}
-		closed := &protocol.SenderDone{Type: r.cfg.Type, Shard: sh.home.Shard, Sender: p}
-		if sh.stage != idle || sh.left || len(sh.next) == 0 && len(sh.arrived) == 0 {
-			continue // told when it leaves
-		}
-		if len(sh.arrived) > 0 {
-			closed.Epoch = sh.arrived[len(sh.arrived)-1].class
-			r.push(sh, waiting{claim: closed, class: closed.Epoch})
+		if sh.stage != idle || len(sh.arrived) > 0 {
+			sh.left = true // told behind what has arrived, if the member has not come back by then
 			continue
 		}
 		for _, n := range sh.next {
 			if r.now < n.at.Add(forgetAfter) && !r.down[n.dest] {
-				r.passClaim(closed, n)
+				r.passClaim(&protocol.SenderDone{Shard: sh.home.Shard, Sender: p}, n)
 			}
 		}
 	}
