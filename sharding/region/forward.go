@@ -85,7 +85,9 @@ func (r *Region) passSettled(sh *shard) {
 			return
 		}
 		for _, m := range slices.SortedFunc(maps.Keys(r.closed), compareMembers) {
-			r.passClaim(&protocol.SenderDone{Shard: sh.home.Shard, Sender: m}, to)
+			if r.closed[m] >= sh.ownedAt {
+				r.passClaim(&protocol.SenderDone{Shard: sh.home.Shard, Sender: m}, to)
+			}
 		}
 	}
 	sh.left = false
@@ -127,7 +129,7 @@ func (r *Region) unhold(sh *shard) {
 // peerClosed: what the stream from a member carried and has not arrived never will. Holds that wait for it end, here and at the owners
 // that this node forwards to.
 func (r *Region) peerClosed(p sharding.Member) {
-	r.closed[p] = true
+	r.closed[p] = r.now
 	for i := range r.shards {
 		sh := &r.shards[i]
 		if sh.hold && sh.source == p {
