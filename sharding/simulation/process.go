@@ -93,7 +93,7 @@ func (w *world) start(n *node) *process {
 		h := &host{p: p, shards: map[sharding.ShardID][]*shardRun{}, orders: map[protocol.ShardEpoch]bool{}}
 		h.conf = region.Config{
 			Self: p.self, Type: t.name, NumShards: t.shards, Hosts: hosts,
-			MaxMessages: w.maxMessages, MaxBytes: w.maxBytes, AskHomeEvery: 300 * time.Millisecond, HoldFor: w.ttl, Off: w.opts.Region,
+			MaxMessages: w.maxMessages, MaxBytes: w.maxBytes, AskHomeEvery: 300 * time.Millisecond, HoldFor: w.holdFor, Off: w.opts.Region,
 		}
 		h.region = region.New(h.conf)
 		p.regions = append(p.regions, h)
