@@ -72,6 +72,13 @@ func (r *Region) forward(sh *shard, w waiting, to successor) {
 }
 
 func (r *Region) passClaim(c *protocol.SenderDone, to successor) {
+	if c.Seq == 0 {
+		return // a closed stream concerns the owner that is told of it, and is not hearsay
+	}
+	r.tell(c, to)
+}
+
+func (r *Region) tell(c *protocol.SenderDone, to successor) {
 	r.emit(&Transmit{To: to.dest, Message: &protocol.SenderDone{
 		Type: r.cfg.Type, Shard: c.Shard, Epoch: to.epoch, Sender: c.Sender, From: c.From, Seq: c.Seq,
 	}})
@@ -86,7 +93,7 @@ func (r *Region) passSettled(sh *shard) {
 		}
 		for _, m := range slices.SortedFunc(maps.Keys(r.closed), compareMembers) {
 			if r.closed[m] >= sh.ownedAt {
-				r.passClaim(&protocol.SenderDone{Shard: sh.home.Shard, Sender: m}, to)
+				r.tell(&protocol.SenderDone{Shard: sh.home.Shard, Sender: m}, to)
 			}
 		}
 	}
@@ -118,7 +125,7 @@ func (r *Region) unhold(sh *shard) {
 			w.d.Held = uint32(min(r.now.Sub(w.at)/time.Millisecond, 1<<31))
 			front = append(front, w)
 		}
-		s.held = nil
+		s.held, s.since = nil, 0
 		s.direct = false
 	}
 	if len(front) > 0 {
@@ -141,7 +148,7 @@ func (r *Region) peerClosed(p sharding.Member) {
 		}
 		for _, n := range sh.next {
 			if r.now < n.at.Add(forgetAfter) && !r.down[n.dest] {
-				r.passClaim(&protocol.SenderDone{Shard: sh.home.Shard, Sender: p}, n)
+				r.tell(&protocol.SenderDone{Shard: sh.home.Shard, Sender: p}, n)
 			}
 		}
 	}
