@@ -67,6 +67,9 @@ func (c *nothingLost) Observe(f Fact) error {
 			m.expired = true
 		}
 	case Applied:
+		if d := f.Entry.Deregister; d != nil { // fenced: its holds end, and it is no live node to the others
+			c.excuses = append(c.excuses, Disturbed{Global: f.Global, Kind: DisturbedProcess, A: d.Member})
+		}
 		for _, ch := range f.Changes {
 			if ch.After.Owner != ch.Before.Owner && !ch.After.Owner.IsZero() {
 				c.owners[ch.Key] = append(c.owners[ch.Key], ownedSince{f.Global, ch.After.Owner})
