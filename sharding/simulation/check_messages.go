@@ -19,6 +19,7 @@ type nothingLost struct {
 	owners   map[ShardKey][]ownedSince
 	excuses  []Disturbed // by time
 	died     map[sharding.Member]int64
+	fenced   map[sharding.Member][]int64 // when it was taken out of the map: its holds ended, and to the others it is no live node for a while
 }
 
 type message struct {
@@ -33,7 +34,7 @@ type ownedSince struct {
 }
 
 func newNothingLost(b Bounds) *nothingLost {
-	return &nothingLost{bounds: b, messages: map[protocol.Command]*message{}, owners: map[ShardKey][]ownedSince{}, died: map[sharding.Member]int64{}}
+	return &nothingLost{bounds: b, messages: map[protocol.Command]*message{}, owners: map[ShardKey][]ownedSince{}, died: map[sharding.Member]int64{}, fenced: map[sharding.Member][]int64{}}
 }
 func (c *nothingLost) Name() string { return "I11 nothing lost or doubled" }
 func (c *nothingLost) Observe(f Fact) error {
@@ -67,8 +68,8 @@ func (c *nothingLost) Observe(f Fact) error {
 			m.expired = true
 		}
 	case Applied:
-		if d := f.Entry.Deregister; d != nil { // fenced: its holds end, and it is no live node to the others
-			c.excuses = append(c.excuses, Disturbed{Global: f.Global, Kind: DisturbedProcess, A: d.Member})
+		if d := f.Entry.Deregister; d != nil {
+			c.fenced[d.Member] = append(c.fenced[d.Member], f.Global)
 		}
 		for _, ch := range f.Changes {
 			if ch.After.Owner != ch.Before.Owner && !ch.After.Owner.IsZero() {
@@ -112,6 +113,13 @@ func (c *nothingLost) excused(m *message) bool {
 	for i, o := range owners {
 		if o.global <= to && (i+1 == len(owners) || owners[i+1].global >= from-patience) { // or its map is old
 			involved[o.owner] = true
+		}
+	}
+	for member := range involved {
+		for _, at := range c.fenced[member] {
+			if at >= from-patience && at <= to {
+				return true
+			}
 		}
 	}
 	if m.overtaken { // refused because the shard had changed hands without handoff, and the sender's map is as old as that
