@@ -13,8 +13,9 @@ import (
 
 // configFlags are the flags of every command that reads a node's configuration.
 type configFlags struct {
-	file string
-	set  []string
+	file    string
+	set     []string
+	noFiles bool // the files that the configuration names need not be there
 }
 
 // addConfigFlags adds --config and --set.
@@ -28,11 +29,11 @@ func addConfigFlags(cmd *cobra.Command) *configFlags {
 
 // load reads defaults, file, environment and flags. Every error is a usage error and names key and value.
 func (f *configFlags) load() (*config.Config, error) {
-	c, err := config.Load(config.Options{File: f.file, Env: os.Environ(), Set: f.set})
+	c, err := config.Load(config.Options{File: f.file, Env: os.Environ(), Set: f.set, Files: !f.noFiles})
 	if err == nil {
 		return c, nil
 	}
-	if one, ok := errors.AsType[*config.Error](err); ok && one.Message == config.NoSuchFile {
+	if errors.Is(err, config.ErrNoFile) {
 		return nil, usageError(err, "name another with --config, or make one: drover config example > "+f.file)
 	}
 	return nil, usageError(err, "every key is explained in docs/config.md and in the output of 'drover config example'")
@@ -101,7 +102,7 @@ func checkJSON(cmd *cobra.Command, c *config.Config, err error) error {
 		return writeJSON(cmd.OutOrStdout(), out)
 	}
 	list, ok := errors.AsType[config.Errors](err)
-	if one, single := errors.AsType[*config.Error](err); !ok && single {
+	if one, single := errors.AsType[*config.Error](err); !ok && single { // the file itself cannot be read
 		list = config.Errors{one}
 	}
 	for _, e := range list {
@@ -121,6 +122,7 @@ func newConfigShowCommand() *cobra.Command {
 left out; apart from them the output is a node.toml that means the same.`,
 	}
 	flags, asJSON := addConfigFlags(cmd), jsonFlag(cmd)
+	flags.noFiles = true
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := flags.load()
 		if err != nil {

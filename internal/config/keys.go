@@ -31,9 +31,10 @@ type table struct {
 }
 
 const (
-	day      = 24 * time.Hour
-	stateNot = "entities keep their state in memory alone until shard state can move"
-	idleNot  = "entities stay in memory until their shard stops"
+	day       = 24 * time.Hour
+	stateNot  = "entities keep their state in memory alone until shard state can move"
+	advertNot = "the others reach a node at the address that it listens on"
+	idleNot   = "entities stay in memory until their shard stops"
 )
 
 // tables is every key of node.toml, in the order of the file.
@@ -74,8 +75,8 @@ var tables = []table{
 		keys: []key{
 			{name: "bind", field: func(c *Config, _ int) any { return &c.Gossip.Bind },
 				doc: "Address to listen on: IP or localhost, and port; port 0 takes any that is free."},
-			{name: "advertise", field: func(c *Config, _ int) any { return &c.Gossip.Advertise },
-				doc: "Address that the others reach this node at. Empty: what it listens on; needed when that is 0.0.0.0 or [::]."},
+			{name: "advertise", field: func(c *Config, _ int) any { return &c.Gossip.Advertise }, notYet: advertNot,
+				doc: "Address that the others reach this node at, where it is not the one that it listens on. Not available yet."},
 			{name: "join", field: func(c *Config, _ int) any { return &c.Gossip.Join },
 				doc: "Gossip addresses of other nodes, host and port; one that answers is enough. A node that has any never founds a cluster by itself."},
 			{name: "keys", field: func(c *Config, _ int) any { return &c.Gossip.Keys },
@@ -88,8 +89,8 @@ var tables = []table{
 		keys: []key{
 			{name: "bind", field: func(c *Config, _ int) any { return &c.Transport.Bind },
 				doc: "Address to listen on: IP or localhost, and port; port 0 takes any that is free."},
-			{name: "advertise", field: func(c *Config, _ int) any { return &c.Transport.Advertise },
-				doc: "Address that the others reach this node at. Empty: what it listens on; needed when that is 0.0.0.0 or [::]."},
+			{name: "advertise", field: func(c *Config, _ int) any { return &c.Transport.Advertise }, notYet: advertNot,
+				doc: "Address that the others reach this node at, where it is not the one that it listens on. Not available yet."},
 			{name: "insecure_bind", field: func(c *Config, _ int) any { return &c.Transport.InsecureBind },
 				doc: "Without [tls] gossip and transport listen on loopback only. true lifts that: anybody who reaches the ports can then read the traffic, and without gossip.keys take part in it."},
 		},

@@ -17,8 +17,8 @@ import (
 // sourceSet is how messages name the --set flag; environment variables are named by themselves.
 const sourceSet = "--set"
 
-// NoSuchFile is the message of the error for a file that is not there.
-const NoSuchFile = "no such file"
+// ErrNoFile is what Load's error wraps when the configuration file itself is not there.
+var ErrNoFile = errors.New("no such file")
 
 // maxFile bounds what is read: no node.toml is larger, and a wrong --config (a disk image, a device) ends at once.
 const maxFile = 1 << 20
@@ -31,6 +31,7 @@ type Options struct {
 	Set      []string // key=value, as given to --set
 	Hostname func() (string, error)
 	Entities []string // names that entity may have; nil: Entities
+	Files    bool     // whether the files that the configuration names must be there
 }
 
 // Load applies the layers in order, takes the host's name if none is given, and validates. The error is Errors with
@@ -56,11 +57,38 @@ func Load(o Options) (*Config, error) {
 	for _, f := range l.config.validate(entities) {
 		l.fail(f.path, f.message, f.notYet)
 	}
+	if o.Files {
+		l.files()
+	}
 	if err := l.errs.orNil(); err != nil {
 		return nil, err
 	}
 	l.config.warnings = append(l.config.warnings, l.config.oddities()...)
 	return l.config, nil
+}
+
+// files checks that the files that the configuration names are there.
+func (l *loader) files() {
+	need := map[string]string{"tls.ca": l.config.TLS.CA, "tls.cert": l.config.TLS.Cert, "tls.key": l.config.TLS.Key}
+	for i, t := range l.config.Types {
+		if path, ok := t.StrategyPath(); ok && strategyProblem(t.Strategy) == "" {
+			need[index("type", i)+".strategy"] = path
+		}
+	}
+	for path, file := range need {
+		if file == "" {
+			continue
+		}
+		info, err := os.Stat(file)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			l.fail(path, quoteText(file)+": no such file", false)
+		case err != nil:
+			l.fail(path, quoteText(file)+" "+reason(err), false)
+		case info.IsDir():
+			l.fail(path, quoteText(file)+" is a directory", false)
+		}
+	}
 }
 
 type loader struct {
@@ -94,11 +122,11 @@ func readLimited(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, &Error{File: path, Message: NoSuchFile}
+			return nil, &Error{File: path, Message: ErrNoFile.Error(), cause: ErrNoFile}
 		}
 		return nil, &Error{File: path, Message: reason(err)}
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // nothing was written
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return nil, &Error{File: path, Message: reason(err)}

@@ -13,8 +13,8 @@ const TagLimit = 512
 // versions, and the names of these tags.
 const ownTags = 200
 
-// TagBytes is the most that tags take in Serf's encoding: MessagePack behind a marker byte. Serf's encoder may take a
-// byte less for a text of 32 bytes or more, never more.
+// TagBytes is what tags take in Serf's encoding: MessagePack, in its old form without 8-bit text lengths, behind a marker
+// byte.
 func TagBytes(tags map[string]string) int {
 	n := 2 // marker, map of up to 15
 	if len(tags) > 15 {

@@ -265,7 +265,7 @@ func (k *checks) addresses() {
 		}
 		if l.advertise == "" {
 			if a.all {
-				k.add(l.path, "%s is no address that others can reach: set %s to one", quoteText(l.bind), l.advertisePath)
+				k.add(l.path, "%s is no address that others can reach: name the one that they use", quoteText(l.bind))
 			}
 			continue
 		}

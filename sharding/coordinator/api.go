@@ -133,11 +133,13 @@ type (
 		Node sharding.NodeID
 		On   bool
 	}
-	// SwapStrategy activates Spec. The shell has stored the module on a majority of the voters before.
+	// SwapStrategy activates Spec. The shell has stored the module on a majority of the voters before. Expect is the number (Seq) of the
+	// strategy to replace, nil: whichever is in force when the request comes in. A swap that was overtaken answers conflict.
 	SwapStrategy struct {
-		Type  sharding.TypeName
-		Spec  protocol.StrategySpec
-		Cause protocol.Cause
+		Type   sharding.TypeName
+		Spec   protocol.StrategySpec
+		Expect *uint64
+		Cause  protocol.Cause
 	}
 	// MoveShard moves one shard to a node, whatever the strategy thinks.
 	MoveShard struct {
@@ -156,7 +158,7 @@ type (
 	// PutServer and RemoveServer note raft servers.
 	PutServer    struct{ Body protocol.PutServer }
 	RemoveServer struct{ Body protocol.RemoveServer }
-	// ForgetNode drops a dead node's regions once its lease has lapsed.
+	// ForgetNode drops a dead node's regions once its lease has lapsed; until then it answers refused and says how long that takes.
 	ForgetNode struct{ Node sharding.NodeID }
 	// Configure changes the cluster-wide settings.
 	Configure struct{ Settings protocol.Settings }
@@ -183,7 +185,7 @@ type (
 		To      sharding.Member
 		Message protocol.Message
 	}
-	// Broadcast sends Leading to every member that Serf knows as up.
+	// Broadcast sends Leading to every member that Serf knows as up, this node included.
 	Broadcast struct{ Message protocol.Message }
 	// AskStrategy runs a strategy call; Input is complete (candidates, owners, busy, pins, loads, coordinates, config).
 	AskStrategy struct {
@@ -194,7 +196,8 @@ type (
 		Input  *pluginapi.Snapshot
 		Shards []uint32 // allocate
 	}
-	// PrepareStrategy: a strategy became active; the shell fetches, compiles and warms it, and tells Deposed-style trouble by StrategyFailure "missing".
+	// PrepareStrategy: a strategy became active (told on every server), or this server leads now: the shell fetches, compiles and warms it.
+	// Where it can't be had, AskStrategy is answered with the failure "missing": then hash gives homes and nothing moves.
 	PrepareStrategy struct {
 		Type sharding.TypeName
 		Spec protocol.StrategySpec
@@ -203,17 +206,37 @@ type (
 	Answer struct {
 		ID   uint64
 		Err  string
-		Code string // stable: not_leader, unknown_node, unknown_type, conflict, refused, …
+		Code string // "" or one of the Code… constants
 	}
-	// Note tells of something that people want to see: events, log, metrics. Attrs are pairs of key and value.
+	// Note tells of something that people want to see: events, log, metrics. Only the leader's machine makes notes.
 	Note struct {
-		Kind  string // stable: shard_homed, shard_moved, handoff_started, handoff_timed_out, strategy_set, strategy_failed, lease_lapsed, …
+		Kind  string // stable, one of the Note… constants
 		Level NoteLevel
 		Type  sharding.TypeName
 		Shard sharding.ShardID
 		Node  sharding.NodeID
 		Text  string
 	}
+)
+
+// Kinds of Note.
+const (
+	NoteShardsHomed      = "shards_homed" // Text says how many and why
+	NoteShardMoved       = "shard_moved"  // Node is the new owner
+	NoteHandOffStarted   = "handoff_started"
+	NoteHandOffTimedOut  = "handoff_timed_out"
+	NoteShardFenced      = "shard_fenced"
+	NoteShardReleased    = "shard_released" // a fenced shard is free
+	NoteShardsFreed      = "shards_freed"   // the owner is gone or has stopped
+	NoteMemberRegistered = "member_registered"
+	NoteMemberGone       = "member_gone"
+	NoteLeaseLapsed      = "lease_lapsed"
+	NoteStrategySet      = "strategy_set"
+	NoteStrategyFailed   = "strategy_failed"
+	NoteStrategyReverted = "strategy_reverted"
+	NotePassPlanned      = "pass_planned"
+	NoteEntryRefused     = "entry_refused" // a proposal of this leader changed nothing when it was applied
+	NoteNoCandidates     = "no_candidates"
 )
 
 // NoteLevel grades a Note.

@@ -63,20 +63,59 @@ const (
 	StatusTryAgain    Status = 7
 )
 
-// SenderMoved is a sender's last word to a former owner about a shard: it numbered up to Seq on this way and sends elsewhere now. The
-// former owner passes it on as SenderDone, behind all that it forwards.
+// String gives the name for logs and metrics.
+func (m Mode) String() string {
+	switch m {
+	case Tell:
+		return "tell"
+	case Ask:
+		return "ask"
+	case Start:
+		return "start"
+	}
+	return "unknown"
+}
+
+// String gives the name for logs, metrics and errors.
+func (s Status) String() string {
+	switch s {
+	case StatusOK:
+		return "ok"
+	case StatusFailed:
+		return "failed"
+	case StatusUnavailable:
+		return "unavailable"
+	case StatusNoType:
+		return "no_type"
+	case StatusBadMessage:
+		return "bad_message"
+	case StatusMoved:
+		return "moved"
+	case StatusAsk:
+		return "ask"
+	case StatusTryAgain:
+		return "try_again"
+	}
+	return "unknown"
+}
+
+// SenderMoved is a sender's last word on one way: to the member it took for the owner under Epoch it sent the numbers From..Seq, and now
+// it sends elsewhere (or on a new stream). The former owner passes it on as SenderDone, behind all that it forwards.
 type SenderMoved struct {
 	Type  sharding.TypeName
 	Shard sharding.ShardID
+	Epoch sharding.Epoch // under which the sender took the receiver for the owner
+	From  uint64
 	Seq   uint64
 }
 
-// SenderDone tells the new owner that nothing of Sender up to Seq is still to come from the former owner: its hold ends. Seq 0: the
-// sender's stream to the former owner is closed, whatever it had sent.
+// SenderDone tells the next owner that, of Sender's numbers From..Seq, nothing is still to come by way of the teller: holds that wait
+// for them end. Seq 0: whatever Sender had sent; its stream to a former owner is closed, or it is gone.
 type SenderDone struct {
 	Type   sharding.TypeName
 	Shard  sharding.ShardID
-	Epoch  sharding.Epoch // the former owner's
+	Epoch  sharding.Epoch // under which the teller takes the receiver for the owner
 	Sender sharding.Member
+	From   uint64
 	Seq    uint64
 }

@@ -13,7 +13,8 @@ type SessionConfig struct {
 	Info          protocol.NodeInfo
 	Regions       []protocol.RegionInfo
 	Supersedes    []sharding.Incarnation
-	RegisterEvery time.Duration // default 5 s
+	ClusterID     sharding.Incarnation // of the cluster this node has been part of (data_dir); zero: the first RegisterAck tells
+	RegisterEvery time.Duration        // default 5 s
 	Off           Mutations
 }
 
@@ -32,7 +33,7 @@ type Command interface{ command() }
 
 // Events of the Session.
 type (
-	// Ticked carries the time, at least every 50 ms.
+	// Ticked carries the time, at least every 50 ms, to the Session and to every Region.
 	Ticked struct{}
 	// DirectiveReceived is a control message that came over a connection of an authenticated peer.
 	DirectiveReceived struct {
@@ -49,9 +50,12 @@ type (
 	MembershipChanged struct{}
 	// LoadMeasured is what the next renewal reports.
 	LoadMeasured struct{ Load protocol.NodeLoad }
-	// RegionsReported answers ReportOwned: what the regions serve.
+	// OwnedReported is what the regions serve, all types; the shell sends it after OwnedChanged. The next Register tells it.
 	OwnedReported struct{ Owned []protocol.TypeShards }
-	// StopRequested begins leaving: with Drain all shards are handed off first.
+	// RenewRequested passes on a region's RenewNow.
+	RenewRequested struct{}
+	// StopRequested begins leaving: with Drain all shards are handed off first; without, the regions stop where they are. Both end with
+	// Drained, and the node goes on routing until then.
 	StopRequested struct{ Drain bool }
 )
 
@@ -61,6 +65,7 @@ func (LeaderHinted) event()      {}
 func (MembershipChanged) event() {}
 func (LoadMeasured) event()      {}
 func (OwnedReported) event()     {}
+func (RenewRequested) event()    {}
 func (StopRequested) event()     {}
 
 // Commands of the Session.
@@ -96,7 +101,7 @@ type (
 		ClusterID sharding.Incarnation
 		Term      uint64
 	}
-	// Drained: a requested drain has ended, nothing is owned any more.
+	// Drained: what StopRequested began has ended, nothing is owned or served any more.
 	Drained struct{}
 )
 
@@ -119,6 +124,8 @@ const (
 	DropStaleTerm
 	DropEpoch
 	DropIncarnation
+	DropCluster // of another cluster
+	DropRenewal // acknowledges no renewal of this node that is still open
 )
 
 // String gives the metric label.
@@ -134,6 +141,10 @@ func (r DropReason) String() string {
 		return "epoch"
 	case DropIncarnation:
 		return "incarnation"
+	case DropCluster:
+		return "cluster"
+	case DropRenewal:
+		return "renewal"
 	}
 	return "unknown"
 }
@@ -146,13 +157,16 @@ type Config struct {
 	Hosts        bool // false: proxy region
 	MaxMessages  int  // buffer bounds (spec 2.3); default 100 000 and 64 MiB
 	MaxBytes     int
-	AskHomeEvery time.Duration // repeat GetShardHome for buffered shards; default 500 ms
-	Off          Mutations
+	AskHomeEvery time.Duration // repeat GetShardHome for buffered shards, and unanswered reports; default 500 ms
+	// HoldFor bounds a hold (spec 2.3) whose end got lost with some third node's stream; default 5 s. Then order is kept and what comes
+	// late is dropped.
+	HoldFor time.Duration
+	Off     Mutations
 }
 
-// Events of a Region.
+// Events of a Region. Of the data events (Submitted, Arrived) there are direct calls too: Region.Submit and Region.Arrive.
 type (
-	// Submitted is a message of this node's own senders. Deadline 0: none.
+	// Submitted is a message of this node's own senders. Deadline 0: none. Payload must not change until the message has left.
 	Submitted struct {
 		Mode     protocol.Mode
 		Ask      uint64
@@ -161,7 +175,7 @@ type (
 		Entity   string
 		Payload  []byte
 	}
-	// Arrived is a Deliver from a peer.
+	// Arrived is a Deliver from a peer. The region owns and changes it from here on.
 	Arrived struct {
 		From    sharding.Member
 		Deliver *protocol.Deliver
@@ -207,9 +221,11 @@ type (
 		To    sharding.Member
 		Reply protocol.Reply
 	}
+	// HomeWanted: a ShardRef was taken; the shard is placed if it has no home (spec 2.2).
+	HomeWanted struct{ Shard sharding.ShardID }
 	// LeaderReached: a coordinator may be asked again; the region repeats what it waits for.
 	LeaderReached struct{}
-	// RegionStopped: the region ends; with nothing left owned it only routes.
+	// RegionStopped: the region is to end. It stops its shards without handoff, deregisters, and from then on only routes.
 	RegionStopped struct{}
 )
 
@@ -226,34 +242,38 @@ func (Covered) event()            {}
 func (Ordered) event()            {}
 func (ShardStopped) event()       {}
 func (EffectReady) event()        {}
+func (HomeWanted) event()         {}
 func (LeaderReached) event()      {}
 func (RegionStopped) event()      {}
 
-// Commands of a Region.
+// Commands of a Region. *Transmit and *DeliverLocal are pointers: on the hot path they share one allocation with their message.
 type (
-	// Transmit sends a data frame to a member (never this one).
+	// Transmit sends a data frame to a member (never this one), in order. Frames for a member without a stream may be dropped.
 	Transmit struct {
 		To      sharding.Member
 		Message protocol.Message // *Deliver, *Reply, *SenderMoved, *SenderDone
 	}
-	// DeliverLocal gives a message to an entity of (Shard, Epoch), in order. The runtime begins none of it once Lease has passed.
+	// DeliverLocal gives a message to an entity of (Shard, Epoch), in order. The runtime begins none of it once the shard's lease has
+	// passed. Entity aliases the frame that brought it: clone it to keep it.
 	DeliverLocal struct {
 		Shard   sharding.ShardID
 		Epoch   sharding.Epoch
 		Deliver *protocol.Deliver
 	}
-	// StartLocal: the shard is owned and covered; entities may start. Lease tells until when.
+	// StartLocal: the shard is owned and covered; entities may start. ExtendLocal follows and tells until when.
 	StartLocal struct {
 		Shard sharding.ShardID
 		Epoch sharding.Epoch
 	}
-	// ExtendLocal: the lease of every started shard named holds until Until. SuspendLocal: it has lapsed; begin nothing, keep what is in memory.
+	// ExtendLocal: the lease of the started shards named holds until Until, and those that were suspended go on. SuspendLocal: it has
+	// lapsed or was taken; begin nothing, keep what is in memory.
 	ExtendLocal struct {
 		Shards []protocol.ShardEpoch
 		Until  sharding.Instant
 	}
 	SuspendLocal struct{ Shards []protocol.ShardEpoch }
-	// StopLocal: stop every entity of the shard, answer ShardStopped. KillLocal: drop them without Stop, nothing of theirs leaves.
+	// StopLocal: let the entities of the shard work off what was delivered before, then stop each; answer ShardStopped. KillLocal: drop
+	// them without Stop, nothing of theirs leaves; no answer.
 	StopLocal struct {
 		Shard sharding.ShardID
 		Epoch sharding.Epoch
@@ -264,21 +284,32 @@ type (
 	}
 	// ReplyLocal ends an Ask of this node.
 	ReplyLocal struct{ Reply protocol.Reply }
-	// DeadLetter: a Tell that will not be delivered.
+	// DeadLetter: a Tell that will not be delivered; or (late) any repeated or overtaken frame, of which no one knows whether it was.
 	DeadLetter struct {
 		Deliver *protocol.Deliver
-		Reason  string // stable: buffer_full, no_type, hops, superseded, stale_sender, peer_down, region_stopped
+		Reason  string // one of the Dead reasons
 	}
 	// ToCoordinator sends a control message to the leader, if there is one; the region repeats it while it matters.
 	ToCoordinator struct{ Message protocol.Message }
 	// RenewNow asks the session for a renewal at once (a grant is not covered yet).
 	RenewNow struct{}
-	// OwnedChanged: what the region serves, for Register and introspection.
+	// OwnedChanged: the shards that have been started and not ended, for Register and introspection.
 	OwnedChanged struct{ Shards []protocol.ShardEpoch }
 )
 
-func (Transmit) command()      {}
-func (DeliverLocal) command()  {}
+// Reasons of a DeadLetter; stable, metric labels.
+const (
+	DeadBufferFull = "buffer_full"
+	DeadHops       = "hops"         // forwarded MaxHops times already
+	DeadMisrouted  = "misrouted"    // sent to a node that never owned the shard under that epoch: forwarding would go to and fro
+	DeadBadFrame   = "bad_frame"    // shard, entity id, number or sender do not fit
+	DeadDeadline   = "deadline"     // ran out while buffered
+	DeadLate       = "stale_sender" // its number is not above the last one begun: repeated, or overtaken after a fault
+	DeadWaiting    = "waiting"      // the shard's state is on a store that is away
+)
+
+func (*Transmit) command()     {}
+func (*DeliverLocal) command() {}
 func (StartLocal) command()    {}
 func (ExtendLocal) command()   {}
 func (SuspendLocal) command()  {}

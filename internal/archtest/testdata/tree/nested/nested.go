@@ -1,0 +1,3 @@
+package nested
+
+import _ "github.com/hashicorp/serf/serf"

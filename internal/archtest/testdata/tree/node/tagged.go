@@ -1,0 +1,5 @@
+//go:build never
+
+package node
+
+import _ "github.com/hashicorp/serf/serf"

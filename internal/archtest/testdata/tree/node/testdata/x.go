@@ -1,0 +1,3 @@
+package x
+
+import _ "github.com/hashicorp/serf/serf"

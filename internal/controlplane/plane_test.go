@@ -1,0 +1,233 @@
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/droverhq/drover/internal/boottime"
+	"github.com/droverhq/drover/sharding"
+	"github.com/droverhq/drover/sharding/coordinator"
+	"github.com/droverhq/drover/sharding/protocol"
+)
+
+// recorder is a machine that counts: it remembers what it was told, and proposes a Pause for each Requested.
+type recorder struct {
+	mu      sync.Mutex
+	applied []uint64 // command sequence numbers, in log order
+	term    uint64   // in which it leads, after the barrier; 0: it does not
+	failed  int
+}
+
+func (r *recorder) Step(_ sharding.Instant, ev coordinator.Event) []coordinator.Command {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch ev := ev.(type) {
+	case coordinator.Elected:
+		return []coordinator.Command{coordinator.Barrier{Term: ev.Term}}
+	case coordinator.BarrierDone:
+		r.term = ev.Term
+	case coordinator.Deposed:
+		r.term = 0
+	case coordinator.Committed:
+		r.applied = append(r.applied, ev.Entry.Command.Seq)
+	case coordinator.ProposalFailed:
+		r.failed++
+	case coordinator.Requested:
+		return []coordinator.Command{coordinator.Propose{Entry: &protocol.Entry{V: protocol.Version, Kind: protocol.KindSetPaused, Term: r.term,
+			Command: protocol.Command{Seq: ev.ID}, SetPaused: &protocol.SetPaused{On: true}}}}
+	}
+	return nil
+}
+
+func (r *recorder) Snapshot() ([]byte, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var b []byte
+	for _, s := range r.applied {
+		b = binary.BigEndian.AppendUint64(b, s)
+	}
+	return b, nil
+}
+
+func (r *recorder) Restore(b []byte) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.applied = nil
+	for ; len(b) >= 8; b = b[8:] {
+		r.applied = append(r.applied, binary.BigEndian.Uint64(b))
+	}
+	return nil
+}
+
+func (r *recorder) log() []uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]uint64(nil), r.applied...)
+}
+
+func (r *recorder) leads() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.term != 0 }
+
+type tcp struct{ net.Listener }
+
+func (tcp) DialRaft(address string, timeout time.Duration) (net.Conn, error) {
+	return net.DialTimeout("tcp", address, timeout)
+}
+
+type server struct {
+	*Plane
+	rec  *recorder
+	id   sharding.Incarnation
+	addr string
+	dir  string
+}
+
+func start(t *testing.T, s *server) {
+	t.Helper()
+	addr := s.addr
+	if addr == "" {
+		addr = "127.0.0.1:0"
+	}
+	l, err := net.Listen("tcp", addr)
+	require.NoError(t, err)
+	s.addr = l.Addr().String()
+	s.rec = &recorder{}
+	s.Plane, err = Open(Config{Dir: s.dir, Server: s.id, Address: s.addr, Stream: tcp{l}, Machine: s.rec, Now: boottime.Now,
+		Do: func(coordinator.Command) {}, Fatal: func(err error) { t.Error(err) }, Logger: slog.New(slog.DiscardHandler), Heartbeat: 200 * time.Millisecond,
+		VoterGrace: 300 * time.Millisecond, ConfirmReady: func(context.Context, Server, uint64) bool { return true }})
+	require.NoError(t, err)
+}
+
+func eventually(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	require.Eventually(t, f, 20*time.Second, 10*time.Millisecond, what)
+}
+
+func leaderOf(servers []*server) *server {
+	for _, s := range servers {
+		if s.rec.leads() {
+			return s
+		}
+	}
+	return nil
+}
+
+// Spec 2.1: a cluster starts with one voter, grows to three, survives its leader's death, replaces a dead voter by a spare, and a server that
+// comes back has everything. All servers apply the same log.
+func TestPlaneLife(t *testing.T) {
+	servers := make([]*server, 4)
+	for i := range servers {
+		servers[i] = &server{id: sharding.Incarnation{byte(i + 1)}, dir: t.TempDir()}
+		start(t, servers[i])
+	}
+	down := map[int]time.Time{}
+	tell := func() {
+		var known []Server
+		for i, s := range servers {
+			since, isDown := down[i]
+			k := Server{ID: s.id, Address: s.addr, Up: !isDown}
+			if isDown {
+				k.Gone = time.Since(since)
+			}
+			known = append(known, k)
+		}
+		for i, s := range servers {
+			if _, isDown := down[i]; !isDown {
+				s.SetKnown(known)
+			}
+		}
+	}
+	require.False(t, servers[0].HasState())
+	require.NoError(t, servers[0].Bootstrap())
+	require.Error(t, servers[0].Bootstrap(), "only once")
+	eventually(t, "first leader", servers[0].rec.leads)
+	tell()
+	eventually(t, "three voters of four", func() bool {
+		tell()
+		n, _, err := servers[0].Voters()
+		return err == nil && n == 3
+	})
+
+	seq, want := uint64(0), []uint64(nil)
+	commit := func(leader *server) {
+		seq++
+		want = append(want, seq)
+		leader.Post(coordinator.Requested{ID: seq})
+		eventually(t, fmt.Sprint("entry ", seq), func() bool { l := leader.rec.log(); return len(l) > 0 && l[len(l)-1] == seq })
+	}
+	for range 20 {
+		commit(servers[0])
+	}
+	for _, s := range servers {
+		eventually(t, "every server, the spare too, applies all", func() bool { return assert.ObjectsAreEqual(want, s.rec.log()) })
+	}
+
+	require.NoError(t, servers[0].raft.Snapshot().Error())
+	require.NoError(t, servers[0].Close())
+	down[0] = time.Now()
+	alive := servers[1:]
+	eventually(t, "another leader", func() bool { return leaderOf(alive) != nil })
+	leader := leaderOf(alive)
+	commit(leader)
+	eventually(t, "the spare takes the dead one's seat", func() bool {
+		tell()
+		seats, _, err := leader.seats()
+		if err != nil {
+			return false
+		}
+		voters, dead := 0, false
+		for _, s := range seats {
+			if s.Voter {
+				voters++
+				dead = dead || s.ID == servers[0].id
+			}
+		}
+		return voters == 3 && !dead
+	})
+
+	start(t, servers[0]) // from its snapshot and log, at the same address
+	delete(down, 0)
+	eventually(t, "the one that came back has all", func() bool { tell(); return assert.ObjectsAreEqual(want, servers[0].rec.log()) })
+	require.NoError(t, leader.TransferLeadership())
+	eventually(t, "leadership moves", func() bool { l := leaderOf(servers); return l != nil && l != leader && !leader.rec.leads() })
+	commit(leaderOf(servers))
+	for _, s := range servers {
+		require.NoError(t, s.Close())
+		assert.False(t, s.View(func() { t.Error("runs after Close") }))
+	}
+}
+
+// A proposal to a server that does not lead fails, and the machine is told.
+func TestProposalFails(t *testing.T) {
+	s := &server{id: sharding.Incarnation{1}, dir: t.TempDir()}
+	start(t, s)
+	defer s.Close()
+	s.Post(coordinator.Requested{ID: 1})
+	eventually(t, "ProposalFailed", func() bool { s.rec.mu.Lock(); defer s.rec.mu.Unlock(); return s.rec.failed == 1 })
+}
+
+// A log whose files are rotten is an error that names the place and the next step, and the files stay.
+func TestDamagedLogIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	meta := filepath.Join(dir, "wal", "wal-meta.db")
+	require.NoError(t, os.Mkdir(filepath.Dir(meta), 0o700))
+	rotten := bytes.Repeat([]byte("rotten"), 2000)
+	require.NoError(t, os.WriteFile(meta, rotten, 0o600))
+	_, err := Open(Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
+	require.ErrorContains(t, err, filepath.Dir(meta))
+	require.ErrorContains(t, err, "restore data_dir")
+	left, err := os.ReadFile(meta)
+	require.NoError(t, err)
+	assert.Equal(t, rotten, left)
+}

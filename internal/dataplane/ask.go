@@ -1,0 +1,159 @@
+package dataplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/droverhq/drover/sharding"
+	"github.com/droverhq/drover/sharding/protocol"
+	"github.com/droverhq/drover/sharding/region"
+)
+
+// asks are the Asks of this node that have no reply yet.
+type asks struct {
+	mu      sync.Mutex
+	last    uint64
+	waiting map[uint64]chan protocol.Reply
+}
+
+func (a *asks) begin() (uint64, chan protocol.Reply) {
+	ch := make(chan protocol.Reply, 1)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.last++
+	a.waiting[a.last] = ch
+	return a.last, ch
+}
+
+// end hands a reply to whoever waits; a second one, or one that comes too late, is nobody's.
+func (a *asks) end(r protocol.Reply) {
+	a.mu.Lock()
+	ch := a.waiting[r.Ask]
+	delete(a.waiting, r.Ask)
+	a.mu.Unlock()
+	if ch != nil {
+		ch <- r
+	}
+}
+
+func (a *asks) forget(id uint64) {
+	a.mu.Lock()
+	delete(a.waiting, id)
+	a.mu.Unlock()
+}
+
+func (a *asks) failAll() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, ch := range a.waiting {
+		close(ch)
+	}
+	clear(a.waiting)
+}
+
+// Ask sends a payload to an entity and waits for the reply, as sharding.System says. command identifies a retry; it may be zero.
+func (p *Plane) Ask(ctx context.Context, t sharding.TypeName, id string, payload []byte, command protocol.Command) ([]byte, error) {
+	return p.ask(ctx, t, id, payload, protocol.Ask, command)
+}
+
+// Start places the entity's shard and starts the entity.
+func (p *Plane) Start(ctx context.Context, t sharding.TypeName, id string) error {
+	_, err := p.ask(ctx, t, id, nil, protocol.Start, protocol.Command{})
+	return err
+}
+
+func (p *Plane) ask(ctx context.Context, t sharding.TypeName, id string, payload []byte, mode protocol.Mode, command protocol.Command) ([]byte, error) {
+	s, err := p.route(t, id)
+	if err != nil {
+		return nil, err
+	}
+	p.counts.Asks.Add(1)
+	if _, has := ctx.Deadline(); !has {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, DefaultAskTimeout)
+		defer cancel()
+	}
+	n, ch := p.asks.begin()
+	defer p.asks.forget(n)
+	m := &region.Submitted{Mode: mode, Ask: n, Entity: id, Payload: payload, Command: command, Deadline: p.deadline(ctx)}
+	if !s.inbox.PutWait(regionItem{submit: m}) {
+		return nil, fmt.Errorf("%w: the node is stopping", sharding.ErrUnavailable)
+	}
+	select {
+	case r, ok := <-ch:
+		if !ok {
+			return nil, errors.New("the node stopped before the reply came: the outcome is unknown")
+		}
+		return outcome(t, r)
+	case <-ctx.Done():
+		return nil, fmt.Errorf("no reply from %s in time, the outcome is unknown: %w", t, context.Cause(ctx))
+	}
+}
+
+// deadline turns the context's into one on CLOCK_BOOTTIME.
+func (p *Plane) deadline(ctx context.Context) sharding.Instant {
+	at, ok := ctx.Deadline()
+	if !ok {
+		return 0
+	}
+	return p.cfg.Now().Add(max(time.Until(at), 1))
+}
+
+func outcome(t sharding.TypeName, r protocol.Reply) ([]byte, error) {
+	switch r.Status {
+	case protocol.StatusOK:
+		return r.Payload, nil
+	case protocol.StatusFailed:
+		return nil, &sharding.EntityError{Text: string(r.Payload)}
+	case protocol.StatusBadMessage:
+		return nil, wrapped(sharding.ErrBadMessage, r.Payload)
+	case protocol.StatusNoType:
+		return nil, fmt.Errorf("%w: %s", sharding.ErrNoType, t)
+	case protocol.StatusUnavailable:
+		return nil, wrapped(sharding.ErrUnavailable, r.Payload)
+	}
+	return nil, fmt.Errorf("the reply has the status %s, which this release does not know", r.Status)
+}
+
+// wrapped adds the other side's words to a sentinel, once.
+func wrapped(sentinel error, text []byte) error {
+	if len(text) == 0 || string(text) == sentinel.Error() {
+		return sentinel
+	}
+	return &said{sentinel, string(text)}
+}
+
+type said struct {
+	sentinel error
+	text     string
+}
+
+func (e *said) Error() string { return e.text }
+func (e *said) Unwrap() error { return e.sentinel }
+
+// Tell sends a payload to an entity and forgets it.
+func (p *Plane) Tell(t sharding.TypeName, id string, payload []byte) error {
+	s, err := p.route(t, id)
+	if err != nil {
+		return err
+	}
+	p.counts.Tells.Add(1)
+	if !s.inbox.PutWait(regionItem{submit: &region.Submitted{Mode: protocol.Tell, Entity: id, Payload: payload}}) {
+		return fmt.Errorf("%w: the node is stopping", sharding.ErrUnavailable)
+	}
+	return nil
+}
+
+func (p *Plane) route(t sharding.TypeName, id string) (*shell, error) {
+	if err := sharding.CheckEntityID(id); err != nil {
+		return nil, err
+	}
+	s, ok := p.region(t)
+	if !ok || !s.hosts && !p.hosted(t) {
+		return nil, fmt.Errorf("%w: %s", sharding.ErrNoType, t)
+	}
+	return s, nil
+}

@@ -1,0 +1,380 @@
+// Package dataplane is the shell round a node's session and regions: it owns the goroutines that step these machines, runs their commands,
+// and gives the node AskEntity, TellEntity and the views of the shard map. It knows neither sockets nor raft: it sends through Sender.
+//
+// Goroutines, all ended by Close: one owns the Session; one a type owns its Region and drives its entity runtime; one ticks them all.
+// Each is reached through its queue. Handlers of the transport wait when a region's queue is full, so that a slow node slows its senders down.
+package dataplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/droverhq/drover/internal/entity"
+	"github.com/droverhq/drover/internal/queue"
+	"github.com/droverhq/drover/sharding"
+	"github.com/droverhq/drover/sharding/protocol"
+	"github.com/droverhq/drover/sharding/region"
+)
+
+// Sender sends frames to members, this node included. An error means that the frame surely does not arrive.
+type Sender interface {
+	SendControl(to sharding.Member, frame []byte) error
+	SendData(to sharding.Member, frame []byte) error
+}
+
+// Type is one type as this node has it.
+type Type struct {
+	Info protocol.RegionInfo
+	Kind sharding.Kind // of a type that this node hosts
+}
+
+// Config opens a Plane.
+type Config struct {
+	Session     region.SessionConfig // Regions is filled in from Types
+	Types       []Type
+	Sender      Sender
+	Pool        *entity.Pool
+	Now         func() sharding.Instant
+	Logger      *slog.Logger
+	MaxMessages int // buffer bounds, a region
+	MaxBytes    int
+	DeadLetters int // how many are kept; default 1 000
+	// The hooks are called by the session's goroutine and must not block.
+	OnRegistered func(cluster sharding.Incarnation, term uint64)
+	OnRefused    func(protocol.Refusal)
+	OnLeader     func(leader sharding.Member, term uint64)
+	OnMap        func(sharding.Revision)
+	// Measure fills in what a node knows of its load besides entities and messages. It may be nil.
+	Measure func(*protocol.NodeLoad)
+}
+
+// Plane is a node's data plane.
+type Plane struct {
+	cfg     Config
+	session *region.Session
+	inbox   *queue.Queue[sessionItem]
+	asks    asks
+	letters *DeadLetters
+	ctx     context.Context
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+	drained chan struct{} // closed by Drained
+	leader  atomic.Pointer[sharding.Member]
+	hosts   atomic.Pointer[map[sharding.TypeName]bool] // types that some member hosts; nil before the first map
+	counts  Counters
+
+	mu      sync.RWMutex
+	regions map[sharding.TypeName]*shell
+	owned   map[sharding.TypeName][]protocol.ShardEpoch
+	closed  bool
+}
+
+// Counters count since the start. They are read while they grow.
+type Counters struct {
+	Dropped     [8]atomic.Uint64 // directives, by region.DropReason
+	DeadLetters atomic.Uint64
+	Panics      atomic.Uint64
+	BadFrames   atomic.Uint64
+	Asks, Tells atomic.Uint64
+	SendErrors  atomic.Uint64
+}
+
+type sessionItem struct {
+	event region.Event
+	call  func()
+}
+
+const (
+	tickEvery  = 20 * time.Millisecond
+	loadEvery  = time.Second
+	sweepEvery = 250 * time.Millisecond
+	inboxLimit = 16 << 10
+	// DefaultAskTimeout bounds an Ask whose context has no deadline.
+	DefaultAskTimeout = 30 * time.Second
+)
+
+// Open starts the machines. Nothing is sent before a leader is known.
+func Open(cfg Config) *Plane {
+	if cfg.DeadLetters == 0 {
+		cfg.DeadLetters = 1000
+	}
+	for _, t := range cfg.Types {
+		cfg.Session.Regions = append(cfg.Session.Regions, t.Info)
+	}
+	p := &Plane{cfg: cfg, session: region.NewSession(cfg.Session), inbox: queue.New[sessionItem](0), letters: newDeadLetters(cfg.DeadLetters),
+		drained: make(chan struct{}), regions: make(map[sharding.TypeName]*shell), owned: make(map[sharding.TypeName][]protocol.ShardEpoch)}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.asks.waiting = make(map[uint64]chan protocol.Reply)
+	for _, t := range cfg.Types {
+		p.addRegion(t, nil)
+	}
+	p.wg.Add(2)
+	go p.own()
+	go p.tick()
+	return p
+}
+
+// Close ends everything at once: entities without Stop. Drain comes before, for an orderly end.
+func (p *Plane) Close() {
+	p.cancel()
+	p.mu.Lock()
+	p.closed = true
+	for _, s := range p.regions {
+		s.inbox.Close()
+	}
+	p.mu.Unlock()
+	p.inbox.Close()
+	p.wg.Wait()
+	p.asks.failAll()
+}
+
+// own is the session's goroutine.
+func (p *Plane) own() {
+	defer p.wg.Done()
+	for {
+		items, ok := p.inbox.Take()
+		if !ok {
+			return
+		}
+		for _, it := range items {
+			if it.call != nil {
+				it.call()
+				continue
+			}
+			for _, c := range p.session.Step(p.cfg.Now(), it.event) {
+				p.do(c)
+			}
+		}
+	}
+}
+
+func (p *Plane) post(ev region.Event) { p.inbox.Put(sessionItem{event: ev}) }
+
+func (p *Plane) do(c region.Command) {
+	switch c := c.(type) {
+	case region.SendLeader:
+		p.sendControl(c.To, c.Message)
+	case region.ToRegion:
+		p.toRegions(c)
+	case region.DropDirective:
+		p.counts.Dropped[int(c.Reason)%len(p.counts.Dropped)].Add(1)
+		p.cfg.Logger.Warn("an order did not count", "from", c.From, "kind", c.Kind, "term", c.Term, "reason", c.Reason)
+	case region.MapAdvanced:
+		p.mapAdvanced()
+		p.cfg.OnMap(c.Revision)
+	case region.RegionRefused:
+		p.cfg.OnRefused(c.Refusal)
+	case region.LeaderChanged:
+		p.leader.Store(&c.Leader)
+		p.cfg.OnLeader(c.Leader, c.Term)
+	case region.Registered:
+		p.cfg.OnRegistered(c.ClusterID, c.Term)
+	case region.Drained:
+		select {
+		case <-p.drained:
+		default:
+			close(p.drained)
+		}
+	default:
+		panic(fmt.Sprintf("dataplane: the session has a command that nobody runs: %T", c))
+	}
+}
+
+func (p *Plane) toRegions(c region.ToRegion) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if c.Type != "" {
+		if s := p.regions[c.Type]; s != nil {
+			s.inbox.Put(regionItem{event: c.Event})
+		}
+		return
+	}
+	for _, s := range p.regions {
+		s.inbox.Put(regionItem{event: c.Event})
+	}
+}
+
+func (p *Plane) sendControl(to sharding.Member, m protocol.Message) {
+	frame, err := protocol.AppendFrame(nil, m)
+	if err == nil {
+		err = p.cfg.Sender.SendControl(to, frame)
+	}
+	if err != nil { // whoever needs an answer repeats its message
+		p.counts.SendErrors.Add(1)
+		p.cfg.Logger.Debug("a control message could not be sent", "to", to, "kind", m.FrameKind(), "error", err)
+	}
+}
+
+func (p *Plane) tick() {
+	defer p.wg.Done()
+	ticker := time.NewTicker(tickEvery)
+	defer ticker.Stop()
+	var loadAt, sweepAt sharding.Instant
+	meter := newMeter()
+	for {
+		select {
+		case <-p.ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		now := p.cfg.Now()
+		p.post(region.Ticked{})
+		sweep := now >= sweepAt
+		if sweep {
+			sweepAt = now.Add(sweepEvery)
+		}
+		p.mu.RLock()
+		for _, s := range p.regions {
+			s.inbox.Put(regionItem{event: region.Ticked{}})
+			if sweep && s.runtime != nil {
+				s.runtime.Sweep()
+			}
+		}
+		p.mu.RUnlock()
+		if now >= loadAt {
+			loadAt = now.Add(loadEvery)
+			p.post(region.LoadMeasured{Load: p.load(meter, now)})
+		}
+	}
+}
+
+// region gives the shell of a type: one that the node has, or a proxy for one that only others have. ok is false for a type that the
+// cluster does not know.
+func (p *Plane) region(t sharding.TypeName) (*shell, bool) {
+	p.mu.RLock()
+	s := p.regions[t]
+	p.mu.RUnlock()
+	if s != nil {
+		return s, true
+	}
+	p.call(func() {
+		shards := p.session.NumShards(t)
+		if shards == 0 {
+			return
+		}
+		var records []protocol.ShardRecord
+		for r := range p.session.Map(t) {
+			records = append(records, r)
+		}
+		// On this goroutine no change of the map slips between the copy and the region's first event.
+		s = p.addRegion(Type{Info: protocol.RegionInfo{Type: t, NumShards: shards}}, &region.MapChanged{Revision: p.session.Revision(), Full: true, Records: records})
+	})
+	return s, s != nil
+}
+
+// call runs f on the session's goroutine; it returns false, without having run it, once the plane is closed.
+func (p *Plane) call(f func()) bool {
+	done := make(chan struct{})
+	if !p.inbox.Put(sessionItem{call: func() { f(); close(done) }}) {
+		return false
+	}
+	<-done
+	return true
+}
+
+// HandleControl takes a directive from an authenticated peer.
+func (p *Plane) HandleControl(from sharding.Member, coordinator bool, m protocol.Directive) {
+	p.post(region.DirectiveReceived{From: from, Coordinator: coordinator, Message: m})
+}
+
+// HandleData takes a data frame from an authenticated peer. The frame is copied. It waits while the region is busy.
+func (p *Plane) HandleData(from sharding.Member, frame []byte) {
+	m, err := protocol.DecodeFrame(append([]byte(nil), frame...))
+	if err != nil {
+		p.counts.BadFrames.Add(1)
+		p.cfg.Logger.Warn("a data frame does not decode: it is dropped", "from", from, "error", err)
+		return
+	}
+	switch m := m.(type) {
+	case *protocol.Deliver:
+		s, ok := p.region(m.Type)
+		if !ok {
+			p.refuse(m, protocol.StatusNoType, "nobody hosts the type "+string(m.Type))
+			return
+		}
+		s.inbox.PutWait(regionItem{from: from, deliver: m})
+	case *protocol.Reply:
+		p.asks.end(*m)
+	case *protocol.SenderMoved:
+		if s, ok := p.region(m.Type); ok {
+			s.inbox.PutWait(regionItem{event: region.SenderMovedArrived{From: from, Message: *m}})
+		}
+	case *protocol.SenderDone:
+		if s, ok := p.region(m.Type); ok {
+			s.inbox.PutWait(regionItem{event: region.SenderDoneArrived{From: from, Message: *m}})
+		}
+	default:
+		p.counts.BadFrames.Add(1)
+		p.cfg.Logger.Warn("a control message came over the data connection: it is dropped", "from", from, "kind", m.FrameKind())
+	}
+}
+
+// refuse answers an Ask that will not be delivered, wherever its sender is; a Tell becomes a dead letter.
+func (p *Plane) refuse(d *protocol.Deliver, status protocol.Status, why string) {
+	if d.Mode == protocol.Tell {
+		p.letter(d, why)
+		return
+	}
+	p.reply(d.Sender, protocol.Reply{Ask: d.Ask, Status: status, Payload: []byte(why)})
+}
+
+func (p *Plane) reply(to sharding.Member, r protocol.Reply) {
+	if to == p.cfg.Session.Self {
+		p.asks.end(r)
+		return
+	}
+	frame, err := protocol.AppendFrame(nil, &r)
+	if err == nil {
+		err = p.cfg.Sender.SendData(to, frame)
+	}
+	if err != nil { // the asker runs into its time-out: the outcome is unknown to it
+		p.counts.SendErrors.Add(1)
+		p.cfg.Logger.Debug("a reply could not be sent", "to", to, "error", err)
+	}
+}
+
+func (p *Plane) letter(d *protocol.Deliver, why string) {
+	p.counts.DeadLetters.Add(1)
+	if p.letters.add(d, why) {
+		p.cfg.Logger.Warn("a message could not be delivered", "type", d.Type, "shard", d.Shard, "entity", d.Entity, "reason", why)
+	}
+}
+
+// toAll hands an event to every region.
+func (p *Plane) toAll(ev region.Event) { p.toRegions(region.ToRegion{Event: ev}) }
+
+// PeerClosed: the data stream from a peer has ended. PeerDown, PeerUp: so has, or stands, the one to it.
+func (p *Plane) PeerClosed(m sharding.Member) { p.toAll(region.PeerClosed{Peer: m}) }
+func (p *Plane) PeerDown(m sharding.Member)   { p.toAll(region.PeerDown{Peer: m}) }
+func (p *Plane) PeerUp(m sharding.Member)     { p.toAll(region.PeerUp{Peer: m}) }
+
+// MembershipChanged makes the session register again. LeaderHinted says what raft knows.
+func (p *Plane) MembershipChanged() { p.post(region.MembershipChanged{}) }
+func (p *Plane) LeaderHinted(m sharding.Member, term uint64) {
+	p.post(region.LeaderHinted{Leader: m, Term: term})
+}
+
+// Drain hands off every shard and ends the regions, bounded by ctx; with handOff false they stop where they are. Afterwards the node only
+// routes.
+func (p *Plane) Drain(ctx context.Context, handOff bool) error {
+	p.post(region.StopRequested{Drain: handOff})
+	select {
+	case <-p.drained:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("drain did not end in time: %w", context.Cause(ctx))
+	case <-p.ctx.Done():
+		return errors.New("closed")
+	}
+}
+
+// Counters gives the counters.
+func (p *Plane) Counters() *Counters { return &p.counts }
+
+// DeadLetters gives the ring of dead letters.
+func (p *Plane) DeadLetters() *DeadLetters { return p.letters }

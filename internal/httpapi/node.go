@@ -1,0 +1,281 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/droverhq/drover/sharding"
+	"github.com/droverhq/drover/sharding/protocol"
+)
+
+// Node is what the handlers need of a node. Its methods are called from many goroutines at once. A method with a context returns when that ends.
+//
+// Errors: a *Problem says by its Kind which answer the client gets. Everything else is told apart by errors.Is: sharding.ErrUnavailable,
+// ErrNoType, ErrBadMessage, ErrEntityID, *sharding.EntityError, and the context's errors. An error that is none of these is KindInternal:
+// it is logged, and the client learns no more than that.
+type Node interface {
+	Entities
+	Cluster
+	Strategies
+	Operator
+	Observer
+}
+
+// Entities sends to entities.
+type Entities interface {
+	// Ask sends a message and waits for its answer; ctx has a deadline. The reply begins with its sharding.Format, like the payload.
+	Ask(ctx context.Context, m Message) (reply []byte, err error)
+	// Tell sends a message, at most once. An error says that it surely was not sent.
+	Tell(m Message) error
+}
+
+// Message is a message for one entity. The payload begins with a sharding.Format.
+type Message struct {
+	Type    sharding.TypeName
+	Entity  string // any 1 to sharding.MaxEntityID bytes
+	Payload []byte
+	Command protocol.Command // from Idempotency-Key; zero where the client gave none
+}
+
+// Cluster shows the cluster, as this node knows it.
+type Cluster interface {
+	// Members lists every member that Serf knows, by name.
+	Members(ctx context.Context) (MembersView, error)
+	// Leader gives the coordinator that this node follows; false: none now.
+	Leader() (LeaderView, bool)
+	// Shards shows the shards of a type that have a home, cluster-wide, by number (spec 2.5). A region that does not answer in time leaves
+	// its shards with Entities nil and Stale set; that is no error. Without a type and with one type there is, it is that one's.
+	Shards(ctx context.Context, t sharding.TypeName) (ShardsView, error)
+	// Types lists the types that have a region here, hosting or proxy, in order.
+	Types() []sharding.TypeName
+	// Explain says why a shard is where it is.
+	Explain(ctx context.Context, t sharding.TypeName, s sharding.ShardID) (ExplainView, error)
+}
+
+// Strategies shows and changes the strategies of the types.
+type Strategies interface {
+	// Strategies lists the types' strategies, by type.
+	Strategies(ctx context.Context) (StrategiesView, error)
+	// Swap activates a strategy (spec 1.4) and gives its entry once this node has applied it. A step that fails leaves the old one and is a
+	// *Problem: KindRefusedStrategy with Findings, KindUnknownType, KindUnknownModule (no node has the digest), KindConflict, KindUnavailable.
+	Swap(ctx context.Context, r SwapRequest) (StrategyView, error)
+}
+
+// Operator changes the cluster. A node that does not lead passes the request on to the one that does. Problems: KindUnknownNode,
+// KindUnknownType, KindUnknownShard, KindConflict, KindUnavailable (no leader).
+type Operator interface {
+	// Drain begins (on) or ends a drain of a node; the empty name is this node. It returns once that is recorded, not when the node is empty.
+	Drain(ctx context.Context, node sharding.NodeID, on bool) error
+	// Leave drains this node, removes it from raft and Serf and ends its process after the answer. It returns once the leave has begun.
+	Leave(ctx context.Context) error
+	// Forget removes a dead node from raft and Serf for good. A node that is up is KindConflict.
+	Forget(ctx context.Context, node sharding.NodeID) error
+	// Pause stops all rebalancing (on), or lets it go on.
+	Pause(ctx context.Context, on bool) error
+	// MoveShard hands a shard to a node, whatever the strategy thinks. It returns once the move is recorded.
+	MoveShard(ctx context.Context, t sharding.TypeName, s sharding.ShardID, to sharding.NodeID) error
+	// PinShard keeps a shard on a node; the empty node lifts the pin.
+	PinShard(ctx context.Context, t sharding.TypeName, s sharding.ShardID, node sharding.NodeID) error
+}
+
+// Observer shows the state of this node.
+type Observer interface {
+	// Ready lists the conditions for serving, always the same ones in the same order.
+	Ready() ReadyView
+	// DeadLetters shows this node's dead letters, newest first.
+	DeadLetters() DeadLettersView
+	// Metrics gives this node's metrics.
+	Metrics() prometheus.Gatherer
+}
+
+// MembersView is GET /cluster/members.
+type MembersView struct {
+	Members []MemberView `json:"members"`
+}
+
+// MemberState is what a member is doing.
+type MemberState string
+
+// The states.
+const (
+	MemberUp          MemberState = "up"
+	MemberUnreachable MemberState = "unreachable" // suspected; keeps its shards until its lease lapses
+	MemberDraining    MemberState = "draining"    // up, and its shards move away
+	MemberFailed      MemberState = "failed"
+	MemberLeft        MemberState = "left"
+)
+
+func (s MemberState) String() string { return string(s) }
+
+// MemberView is one member.
+type MemberView struct {
+	Name        sharding.NodeID      `json:"name"`
+	Address     string               `json:"address"` // of the transport
+	Incarnation sharding.Incarnation `json:"incarnation"`
+	State       MemberState          `json:"state"`
+	Roles       []string             `json:"roles"`
+	Zone        string               `json:"zone"`
+	Version     string               `json:"version"`
+	Leader      bool                 `json:"leader"`
+	Shards      int                  `json:"shards"` // of all types
+}
+
+// LeaderView is GET /cluster/leader.
+type LeaderView struct {
+	Name    sharding.NodeID `json:"name"`
+	Address string          `json:"address"` // of the transport
+	Term    uint64          `json:"term"`
+}
+
+// ShardsView is GET /cluster/shards.
+type ShardsView struct {
+	Type      sharding.TypeName `json:"type"`
+	Revision  sharding.Revision `json:"revision"`
+	NumShards uint32            `json:"numShards"`
+	Shards    []ShardView       `json:"shards"`  // by number; without those that have no home
+	Regions   []RegionView      `json:"regions"` // by node
+}
+
+// ShardView is one shard. State is homed, moving or waiting (protocol.ShardState.String).
+type ShardView struct {
+	Shard       sharding.ShardID     `json:"shard"`
+	Node        sharding.NodeID      `json:"node"`
+	Incarnation sharding.Incarnation `json:"incarnation"`
+	Epoch       sharding.Epoch       `json:"epoch"`
+	State       string               `json:"state"`
+	Entities    *int                 `json:"entities"` // live ones; nil: the region did not answer
+	Resident    bool                 `json:"resident"` // the shard runs at its home; false: owned and asleep, or not known
+	Local       bool                 `json:"local"`    // its home is the node that answers
+	Stale       bool                 `json:"stale"`    // the region did not answer in time
+}
+
+// RegionView is one node's region of the type.
+type RegionView struct {
+	Node        sharding.NodeID      `json:"node"`
+	Incarnation sharding.Incarnation `json:"incarnation"`
+	Proxy       bool                 `json:"proxy"` // routes, and hosts nothing
+	Shards      int                  `json:"shards"`
+	Entities    *int                 `json:"entities"`
+	Stale       bool                 `json:"stale"`
+}
+
+// StrategiesView is GET /cluster/strategies.
+type StrategiesView struct {
+	Strategies []StrategyView `json:"strategies"`
+}
+
+// StrategyState is how a type's strategy is doing.
+type StrategyState string
+
+// The states.
+const (
+	StrategyActive    StrategyState = "active"
+	StrategyPreparing StrategyState = "preparing" // fetched and compiled at present; hash gives homes and nothing moves
+	StrategyMissing   StrategyState = "missing"   // the module cannot be had; likewise
+	StrategyReverted  StrategyState = "reverted"  // the one before, back after max_failures of its successor
+)
+
+func (s StrategyState) String() string { return string(s) }
+
+// StrategyView is one type's strategy. Calls, failures, fuel and time are those of the coordinator since it leads.
+type StrategyView struct {
+	Type     sharding.TypeName `json:"type"`
+	Name     string            `json:"name"`   // what the module calls itself
+	Digest   string            `json:"digest"` // sha256:…
+	Source   string            `json:"source"` // builtin:NAME, a file name or sha256:…, for people
+	State    StrategyState     `json:"state"`
+	Calls    uint64            `json:"calls"`
+	Failures uint64            `json:"failures"`
+	Fuel     FuelView          `json:"fuel"`
+	Time     TimeView          `json:"time"`
+	Shadow   *ShadowView       `json:"shadow"`
+}
+
+// FuelView is in units of the cost model. Last and P99 are nil before the first call, and Last after a trap.
+type FuelView struct {
+	Last  *uint64 `json:"last"`
+	P99   *uint64 `json:"p99"`
+	Limit uint64  `json:"limit"`
+}
+
+// TimeView is in microseconds; nil before the first call.
+type TimeView struct {
+	Last *uint64 `json:"last"`
+	P99  *uint64 `json:"p99"`
+}
+
+// ShadowView is a candidate that runs beside the active strategy without effect.
+type ShadowView struct {
+	Name   string `json:"name"`
+	Digest string `json:"digest"`
+	Source string `json:"source"`
+	Calls  uint64 `json:"calls"`
+	Differ uint64 `json:"differ"` // calls that decided otherwise than the active one
+}
+
+// SwapRequest asks for a strategy: Module, or Digest of one that the cluster has; with neither, the present module stays. Config and Limits
+// that are nil keep the present ones.
+type SwapRequest struct {
+	Type   sharding.TypeName
+	Module []byte
+	Digest [32]byte
+	Source string          // for people: builtin:NAME or a file name; empty: the digest
+	Config json.RawMessage // a JSON object
+	Limits *Limits
+	Shadow bool
+}
+
+// Limits are a strategy's limits; nil keeps the present one. Ranges are those of node.toml (spec 5.1).
+type Limits struct {
+	Fuel         *uint64 // units of the cost model
+	BudgetMillis *int64
+	Memory       *uint64 // bytes
+	MaxFailures  *uint32
+	MovesPerPass *uint32
+}
+
+// ExplainView says why a shard is where it is (spec 2.5).
+type ExplainView struct {
+	Type    sharding.TypeName `json:"type"`
+	Shard   sharding.ShardID  `json:"shard"`
+	Node    sharding.NodeID   `json:"node"` // empty: no home
+	Epoch   sharding.Epoch    `json:"epoch"`
+	State   string            `json:"state"`
+	Pinned  sharding.NodeID   `json:"pinned,omitempty"`
+	Cause   protocol.Cause    `json:"cause"`            // what started it: contact, interval, membership, operator, …
+	Reason  string            `json:"reason,omitempty"` // the strategy's own words
+	Digest  string            `json:"digest,omitempty"` // of the strategy that decided; empty: the host did
+	Verdict string            `json:"verdict,omitempty"`
+	Record  string            `json:"record,omitempty"` // digest of the input
+}
+
+// ReadyView is GET /readyz.
+type ReadyView struct {
+	Ready      bool        `json:"ready"`
+	Conditions []Condition `json:"conditions"`
+}
+
+// Condition is one condition for serving. Why says what is missing.
+type Condition struct {
+	Name string `json:"name"` // stable: joined, raft, regions, …
+	OK   bool   `json:"ok"`
+	Why  string `json:"why,omitempty"`
+}
+
+// DeadLettersView is GET /cluster/dead-letters, of one node.
+type DeadLettersView struct {
+	Total   uint64           `json:"total"`   // since the start
+	Letters []DeadLetterView `json:"letters"` // the latest, newest first
+}
+
+// DeadLetterView is one message that reached no entity. The payload is not kept.
+type DeadLetterView struct {
+	Time   string            `json:"time"` // RFC 3339, UTC
+	Type   sharding.TypeName `json:"type"`
+	Shard  sharding.ShardID  `json:"shard"`
+	Entity string            `json:"entity"` // bytes that are no UTF-8 are replaced
+	Reason string            `json:"reason"`
+	Bytes  int               `json:"bytes"`
+}

@@ -1,0 +1,131 @@
+package coordinator
+
+import (
+	"github.com/droverhq/drover/pluginapi"
+	"github.com/droverhq/drover/sharding"
+	"github.com/droverhq/drover/sharding/protocol"
+)
+
+// run is what the leader is doing for one type. At most one strategy question or answer of a type is on its way at a time.
+type run struct {
+	name  sharding.TypeName
+	phase phase
+	ask   *asking // phase asked
+
+	candidates []sharding.Member // at the last look
+	look       bool              // owners or members changed: look for shards to drain, or to bring to their pin
+	lookAgain  sharding.Instant  // and at this time, where something was left over; 0: no
+	placed     bool              // eager placement has been asked for
+
+	wishes map[uint32]wish // shards that need a home
+
+	passDue  protocol.Cause // "": at the interval
+	lastPass sharding.Instant
+	cooldown sharding.Instant // no interval pass before
+	moving   uint32           // shards in handoff or fenced
+
+	work    []work
+	working int              // shards with work
+	workDue sharding.Instant // nothing is due before
+
+	started   []protocol.ShardEpoch // confirmed; their handovers can be forgotten
+	releasing bool
+
+	seq      uint64 // strategy that the following is about
+	failures uint32 // in a row
+	worked   bool   // has given a decision in this term
+	missing  bool   // was said to be missing, once
+	changing bool   // MarkStrategy in flight
+	setAside uint64 // the strategy that failed too often, while its replacement is on its way
+	proposed bool   // a file's strategy is on its way
+}
+
+// phase of a run.
+type phase uint8
+
+const (
+	idle      phase = iota
+	beginning       // BeginPass in the log
+	asked           // the strategy
+	deciding        // its answer in the log
+)
+
+// asking is an open question to a strategy.
+type asking struct {
+	id      uint64
+	op      pluginapi.Op
+	seq     uint64 // strategy asked
+	spec    protocol.StrategySpec
+	input   *pluginapi.Snapshot
+	members []sharding.Member // by node index: the newest incarnation of each name
+	shards  []uint32          // allocate
+	orders  bool              // allocate for shards to be moved (drain), not for homes
+	pass    uint64
+	cause   protocol.Cause // of the pass
+}
+
+// wish is a shard that needs a home.
+type wish struct {
+	cause     protocol.Cause
+	notBefore sharding.Instant
+}
+
+func (r *run) wish(i uint32, cause protocol.Cause) {
+	if _, ok := r.wishes[i]; !ok {
+		r.wishes[i] = wish{cause: cause}
+	}
+}
+
+// run gives the type's run, made at the first call of a term.
+func (m *Machine) run(t *typeState) *run {
+	r := m.runs[t.name]
+	if r == nil {
+		r = &run{name: t.name, wishes: map[uint32]wish{}, work: make([]work, t.numShards), look: true, lastPass: m.at}
+		m.runs[t.name] = r
+	}
+	return r
+}
+
+// reconcile brings the leader's work for one shard in line with the state: after each entry that touched it, and for all at the start
+// of a term. Then only a shard whose handover was not confirmed is started again; the others prove themselves by registering.
+func (m *Machine) reconcile(r *run, t *typeState, i uint32, start bool) {
+	w := &r.work[i]
+	was := w.kind
+	delete(r.wishes, i)
+	r.look = true
+	switch t.state[i] {
+	case protocol.Homed:
+		_, handed := t.handovers[i]
+		if w.kind == workStart && w.epoch == t.epoch[i] {
+			break
+		}
+		if start && !handed {
+			m.disarm(r, i)
+			break
+		}
+		m.arm(r, i, workStart, t.epoch[i], 0)
+	case protocol.Moving:
+		if w.kind != workHandOff || w.epoch != t.epoch[i] {
+			m.arm(r, i, workHandOff, t.epoch[i], m.at.Add(m.cfg.HandOffTimeout))
+		}
+	case protocol.Fenced:
+		if w.kind != workKill || w.epoch != t.epoch[i] {
+			stopped := w.stopped && w.epoch == t.epoch[i]
+			m.arm(r, i, workKill, t.epoch[i], 0)
+			w.stopped = stopped
+		}
+	case protocol.Unassigned:
+		m.disarm(r, i)
+		if t.epoch[i] > 0 {
+			r.wish(i, protocol.CauseMembership) // its home is gone
+		}
+	}
+	busy := func(k workKind) bool { return k == workHandOff || k == workKill }
+	switch {
+	case busy(w.kind) && !busy(was):
+		r.moving++
+	case !busy(w.kind) && busy(was):
+		r.moving--
+		r.cooldown = m.at.Add(m.cfg.MoveCooldown)
+	}
+}

@@ -1,0 +1,225 @@
+package sharding
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+)
+
+// Entity handles the messages M of one id, one at a time, and answers with R. It is made by its kind's factory when its first message
+// arrives and lives until it is idle, stops itself, or its shard moves away (spec 2.4).
+type Entity[M, R any] interface {
+	// Receive handles one message. What it returns answers an Ask, and is dropped for a Tell; an error is the Ask's, and the entity
+	// lives on. A panic is caught and counted: the entity is made anew, after a pause that grows from failure to failure.
+	Receive(ctx Context, message M) (R, error)
+}
+
+// Stopper is implemented by an entity that wants to know when it ends: passivated, handed off, or stopping itself. It is not called for an
+// entity that is killed after its lease was lost.
+type Stopper interface {
+	Stop(ctx Context)
+}
+
+// Context tells an entity who and where it is. It is valid during the call that it came with; ID, Type and Shard may be kept.
+type Context interface {
+	context.Context // ends when the shard is taken away from this node
+	ID() string
+	Type() TypeName
+	Shard() ShardID
+	Epoch() Epoch
+	// Command identifies the request, so that a retry can be known again; zero where the sender gave none.
+	Command() (client Incarnation, seq uint64)
+	// IsAsk says that somebody waits for the answer.
+	IsAsk() bool
+	// Later detaches the answer: what Receive returns is then ignored, and the function answers, once, from any goroutine. The
+	// entity takes no other message until it has been called. The value must be the kind's R.
+	Later() func(reply any, err error)
+	// StopSelf ends the entity after this message. Messages that are there already start it again.
+	StopSelf()
+	// Logger adds type, shard and id.
+	Logger() *slog.Logger
+}
+
+// Codec turns values into bytes and back. Decode must bound what it allocates by the length of its input, and may not keep it.
+type Codec[T any] interface {
+	Encode(v T) ([]byte, error)
+	Decode(b []byte) (T, error)
+}
+
+// CBOR is the default codec. Struct tags are those of fxamacker/cbor: cbor, else json.
+type CBOR[T any] struct{}
+
+var (
+	cborEnc = func() cbor.EncMode {
+		m, err := cbor.CoreDetEncOptions().EncMode()
+		if err != nil {
+			panic(err) // constant options
+		}
+		return m
+	}()
+	cborDec = func() cbor.DecMode {
+		m, err := cbor.DecOptions{DupMapKey: cbor.DupMapKeyEnforcedAPF, MaxNestedLevels: 64}.DecMode()
+		if err != nil {
+			panic(err) // constant options
+		}
+		return m
+	}()
+)
+
+// Encode implements Codec.
+func (CBOR[T]) Encode(v T) ([]byte, error) { return cborEnc.Marshal(v) }
+
+// Decode implements Codec.
+func (CBOR[T]) Decode(b []byte) (T, error) {
+	var v T
+	err := cborDec.Unmarshal(b, &v)
+	return v, err
+}
+
+// Options shapes a kind. Zero values are the defaults.
+type Options[M, R any] struct {
+	Messages Codec[M] // default CBOR
+	Replies  Codec[R] // default CBOR
+	// PassivateAfter stops an entity that had no message for this long; default 2 min, negative: never.
+	PassivateAfter time.Duration
+	// MaxLive bounds the live entities of a node; beyond it the least recently used one is passivated. Default 0: no bound.
+	MaxLive int
+}
+
+// Kind is an entity implementation under a name. A [[type]] of node.toml names its kind by `entity`.
+type Kind struct {
+	name           string
+	passivateAfter time.Duration
+	maxLive        int
+	make           func(Context) Behavior
+}
+
+// NewKind makes a kind. The factory is called with the context of the first message.
+func NewKind[M, R any](name string, factory func(Context) Entity[M, R], o Options[M, R]) Kind {
+	if o.Messages == nil {
+		o.Messages = CBOR[M]{}
+	}
+	if o.Replies == nil {
+		o.Replies = CBOR[R]{}
+	}
+	if o.PassivateAfter == 0 {
+		o.PassivateAfter = 2 * time.Minute
+	}
+	c := &codecs[M, R]{o.Messages, o.Replies}
+	return Kind{name: name, passivateAfter: o.PassivateAfter, maxLive: o.MaxLive,
+		make: func(ctx Context) Behavior { return &behavior[M, R]{entity: factory(ctx), codecs: c} },
+	}
+}
+
+// Name gives the kind's name.
+func (k Kind) Name() string { return k.name }
+
+// PassivateAfter gives the idle time-out; negative: never.
+func (k Kind) PassivateAfter() time.Duration { return k.passivateAfter }
+
+// MaxLive gives the bound on live entities; 0: none.
+func (k Kind) MaxLive() int { return k.maxLive }
+
+// New makes an entity, for the runtime that runs it.
+func (k Kind) New(ctx Context) Behavior { return k.make(ctx) }
+
+// Behavior is an entity without its types: payloads in, payloads out. The runtime alone calls it.
+type Behavior interface {
+	// Receive handles one payload. A payload that does not decode gives an error that wraps ErrBadMessage.
+	Receive(ctx Context, payload []byte) (reply []byte, err error)
+	// EncodeLater encodes what was given to Context.Later's function, in the format that payload asked in.
+	EncodeLater(payload []byte, reply any) ([]byte, error)
+	Stop(ctx Context)
+}
+
+// Format is the first byte of every payload and reply: how the rest is encoded. HTTP and the command line speak JSON to any kind, so that the node
+// that takes a request need not know the kind; the answer comes in the format of the question.
+type Format byte
+
+// The formats.
+const (
+	FormatCodec Format = 0 // the kind's codec
+	FormatJSON  Format = 1
+)
+
+// ErrBadMessage says that a payload is no message of the kind.
+var ErrBadMessage = errors.New("bad message")
+
+type codecs[M, R any] struct {
+	messages Codec[M]
+	replies  Codec[R]
+}
+
+func (c *codecs[M, R]) decode(payload []byte) (m M, f Format, err error) {
+	if len(payload) == 0 {
+		return m, 0, fmt.Errorf("%w: it is empty", ErrBadMessage)
+	}
+	switch f = Format(payload[0]); f {
+	case FormatCodec:
+		m, err = c.messages.Decode(payload[1:])
+	case FormatJSON:
+		d := json.NewDecoder(bytes.NewReader(payload[1:]))
+		d.DisallowUnknownFields()
+		if err = d.Decode(&m); err == nil && d.More() {
+			err = errors.New("there is more than one JSON value")
+		}
+	default:
+		err = fmt.Errorf("format %d is not known", f)
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrBadMessage, err)
+	}
+	return m, f, err
+}
+
+func (c *codecs[M, R]) encode(f Format, r R) ([]byte, error) {
+	var b []byte
+	var err error
+	if f == FormatJSON {
+		b, err = json.Marshal(r)
+	} else {
+		b, err = c.replies.Encode(r)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the reply cannot be encoded: %w", err)
+	}
+	return append([]byte{byte(f)}, b...), nil
+}
+
+type behavior[M, R any] struct {
+	entity Entity[M, R]
+	codecs *codecs[M, R]
+}
+
+func (b *behavior[M, R]) Receive(ctx Context, payload []byte) ([]byte, error) {
+	m, f, err := b.codecs.decode(payload)
+	if err != nil {
+		return nil, err
+	}
+	r, err := b.entity.Receive(ctx, m)
+	if err != nil || !ctx.IsAsk() {
+		return nil, err
+	}
+	return b.codecs.encode(f, r)
+}
+
+func (b *behavior[M, R]) EncodeLater(payload []byte, reply any) ([]byte, error) {
+	r, ok := reply.(R)
+	if !ok {
+		var want R
+		return nil, fmt.Errorf("the later reply is a %T, the kind answers with %T", reply, want)
+	}
+	return b.codecs.encode(Format(payload[0]), r)
+}
+
+func (b *behavior[M, R]) Stop(ctx Context) {
+	if s, ok := b.entity.(Stopper); ok {
+		s.Stop(ctx)
+	}
+}

@@ -1,0 +1,326 @@
+package region
+
+import (
+	"slices"
+	"time"
+
+	"github.com/droverhq/drover/sharding"
+	"github.com/droverhq/drover/sharding/protocol"
+)
+
+// sender is what an owner keeps of one sender's numbers.
+type sender struct {
+	last    uint64 // last begun; no number up to it is begun ever again (I12)
+	direct  bool   // all its earlier ways have ended: what it sends comes straight here, and a gap is a loss
+	settled []span // numbers above last that will not come any more, ascending, apart
+	held    []waiting
+}
+
+type span struct{ from, to uint64 }
+
+// settle notes that from..to will not come any more.
+func (s *sender) settle(from, to uint64) {
+	from = max(from, s.last+1)
+	if to < from {
+		return
+	}
+	i := 0
+	for i < len(s.settled) && s.settled[i].to < from-1 {
+		i++
+	}
+	j := i
+	for j < len(s.settled) && (s.settled[j].from <= to || s.settled[j].from == to+1) {
+		from, to = min(from, s.settled[j].from), max(to, s.settled[j].to)
+		j++
+	}
+	s.settled = slices.Replace(s.settled, i, j, span{from, to})
+}
+
+// next says whether everything between the last begun and n is settled.
+func (s *sender) next(n uint64) bool {
+	for len(s.settled) > 0 && s.settled[0].to <= s.last {
+		s.settled = s.settled[1:]
+	}
+	if n == s.last+1 {
+		return true
+	}
+	return len(s.settled) > 0 && s.settled[0].from <= s.last+1 && s.settled[0].to >= n-1
+}
+
+func (r *Region) sender(sh *shard, m sharding.Member) *sender {
+	s := sh.senders[m]
+	if s == nil {
+		if sh.senders == nil {
+			sh.senders = map[sharding.Member]*sender{}
+		}
+		s = &sender{}
+		sh.senders[m] = s
+		if m == r.cfg.Self {
+			sh.self = s
+		}
+	}
+	return s
+}
+
+func (sh *shard) sortedSenders() []sharding.Member {
+	all := make([]sharding.Member, 0, len(sh.senders))
+	for m := range sh.senders {
+		all = append(all, m)
+	}
+	slices.SortFunc(all, compareMembers)
+	return all
+}
+
+func (sh *shard) holds() bool {
+	for _, s := range sh.senders {
+		if len(s.held) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Arrive is Step(at, Arrived) without the detours: commands are appended to out. The region owns d from here on.
+func (r *Region) Arrive(at sharding.Instant, from sharding.Member, d *protocol.Deliver, out []Command) []Command {
+	r.begin(at, out)
+	sh := r.shard(d.Shard)
+	if sh == nil || d.Seq == 0 || d.Mode > protocol.Start || d.Hops == 0 && d.Sender != from || d.Deadline < 0 ||
+		sharding.CheckEntityID(d.Entity) != nil || sharding.ShardOf(d.Entity, r.cfg.NumShards) != d.Shard {
+		r.emit(DeadLetter{Deliver: d, Reason: DeadBadFrame}) // unanswered: its sender is as doubtful as the rest
+		return r.finish()
+	}
+	var until sharding.Instant
+	if d.Deadline > 0 && d.Deadline < int64(24*time.Hour/time.Millisecond) {
+		until = r.now.Add(time.Duration(d.Deadline) * time.Millisecond)
+	}
+	r.arrive(sh, from, d, until)
+	return r.finish()
+}
+
+func (r *Region) arrive(sh *shard, from sharding.Member, d *protocol.Deliver, until sharding.Instant) {
+	if r.serves(sh, d.Epoch) && len(sh.arrived) == 0 {
+		r.accept(sh, waiting{d: d, from: from, class: d.Epoch, at: r.now, until: until})
+		return
+	}
+	if s := sh.senders[d.Sender]; s != nil && d.Seq <= s.last {
+		r.late(d)
+		return
+	}
+	class := d.Epoch
+	if sh.stage != idle {
+		class = max(class, sh.epoch)
+	}
+	r.push(sh, waiting{d: d, from: from, class: class, until: until})
+	r.pump(sh)
+	r.wantHome(sh)
+}
+
+// serves says whether messages of senders that believe in an epoch may begin here now. One who believes in a newer epoch knows more than
+// this node: its message waits for the map.
+func (r *Region) serves(sh *shard, believed sharding.Epoch) bool {
+	if r.cfg.Off.EpochCheck {
+		return sh.stage == serving && !sh.suspended
+	}
+	return sh.stage == serving && !sh.suspended && believed <= sh.epoch
+}
+
+// pump serves or forwards what has arrived, in order, as far as it can.
+func (r *Region) pump(sh *shard) {
+	for len(sh.arrived) > 0 {
+		w := &sh.arrived[0]
+		switch {
+		case sh.stage == serving:
+			believed := sharding.Epoch(0)
+			if w.d != nil {
+				believed = w.d.Epoch
+			}
+			if !r.serves(sh, believed) {
+				return
+			}
+			if w := r.pop(sh); w.claim != nil {
+				r.settle(sh, w.claim)
+			} else {
+				r.accept(sh, w)
+			}
+		case sh.stage == idle:
+			to, ok := r.successor(sh, w.class)
+			if !ok && sh.home.Epoch == w.class && !sh.home.Owner.IsZero() && sh.home.Owner != r.cfg.Self {
+				if w := r.pop(sh); w.d != nil {
+					r.refuse(sh, w.d, DeadMisrouted)
+				}
+				continue
+			}
+			if !ok || r.down[to.dest] {
+				return
+			}
+			r.forward(sh, r.pop(sh), to)
+		default:
+			return
+		}
+	}
+	if sh.stage == idle {
+		r.passSettled(sh)
+	}
+	r.refreshLocal(sh)
+}
+
+// accept begins a message of a serving shard, or holds it, or drops it.
+func (r *Region) accept(sh *shard, w waiting) {
+	d := w.d
+	s := r.sender(sh, d.Sender)
+	switch {
+	case d.Seq <= s.last:
+		r.late(d)
+	case w.until > 0 && r.now >= w.until && d.Mode != protocol.Tell:
+		r.refuse(sh, d, DeadDeadline)
+		r.drain(sh, s)
+	case !sh.hold || s.direct || s.next(d.Seq) || r.cfg.Off.Holds:
+		r.start(sh, s, w)
+		if sh.hold && (len(s.held) > 0 || s == sh.self) {
+			r.drain(sh, s)
+		}
+	default:
+		r.holdBack(sh, s, w)
+	}
+}
+
+// start begins a message.
+func (r *Region) start(sh *shard, s *sender, w waiting) {
+	s.last = w.d.Seq
+	if w.d.Hops == 0 && w.d.Epoch >= sh.since {
+		s.direct = true
+	}
+	if w.until > 0 && w.at < r.now {
+		w.d.Deadline = left(w.until, r.now)
+	}
+	r.emit(&DeliverLocal{Shard: w.d.Shard, Epoch: sh.epoch, Deliver: w.d})
+}
+
+func (r *Region) late(d *protocol.Deliver) {
+	r.stats.Late++
+	r.emit(DeadLetter{Deliver: d, Reason: DeadLate})
+}
+
+// holdBack keeps a message whose predecessors are on their way through former owners.
+func (r *Region) holdBack(sh *shard, s *sender, w waiting) {
+	i, there := slices.BinarySearchFunc(s.held, w.d.Seq, func(h waiting, n uint64) int {
+		switch {
+		case h.d.Seq < n:
+			return -1
+		case h.d.Seq > n:
+			return 1
+		}
+		return 0
+	})
+	if there {
+		r.late(w.d)
+		return
+	}
+	if !r.reserve(sizeOf(w.d)) {
+		r.refuse(sh, w.d, DeadBufferFull)
+		return
+	}
+	r.stats.Held++
+	w.at, w.class = r.now, max(w.class, sh.epoch)
+	s.held = slices.Insert(s.held, i, w)
+	sh.local = false
+	r.timers[sh.home.Shard] = struct{}{}
+}
+
+// drain begins what is held of a sender, as far as it is next.
+func (r *Region) drain(sh *shard, s *sender) {
+	for len(s.held) > 0 {
+		w := s.held[0]
+		if w.d.Seq > s.last && sh.hold && !s.direct && !s.next(w.d.Seq) {
+			return
+		}
+		s.held = slices.Delete(s.held, 0, 1)
+		r.free(sizeOf(w.d))
+		if w.d.Seq <= s.last {
+			r.late(w.d)
+			continue
+		}
+		r.start(sh, s, w)
+	}
+	s.held = nil
+	r.refreshLocal(sh)
+}
+
+// endHolds: the source will forward no more.
+func (r *Region) endHolds(sh *shard) {
+	sh.hold = false
+	if sh.stage != serving || sh.suspended {
+		return // what is held goes out when the shard serves again
+	}
+	r.drainAll(sh)
+}
+
+func (r *Region) drainAll(sh *shard) {
+	for _, m := range sh.sortedSenders() {
+		if s := sh.senders[m]; len(s.held) > 0 {
+			r.drain(sh, s)
+		}
+	}
+	r.refreshLocal(sh)
+}
+
+// cutHolds ends holds that have lasted for HoldFor.
+func (r *Region) cutHolds(sh *shard) {
+	if sh.stage != serving || sh.suspended {
+		return
+	}
+	for _, m := range sh.sortedSenders() {
+		s := sh.senders[m]
+		if slices.ContainsFunc(s.held, func(w waiting) bool { return r.now >= w.at.Add(r.cfg.HoldFor) }) {
+			r.stats.HoldsCut++
+			s.direct = true
+			r.drain(sh, s)
+		}
+	}
+}
+
+// claimArrived takes a sender's or former owner's word that some numbers will not come any more.
+func (r *Region) claimArrived(id sharding.ShardID, c *protocol.SenderDone, bad bool) {
+	sh := r.shard(id)
+	if sh == nil || bad || c.Seq > 0 && (c.From == 0 || c.From > c.Seq) {
+		return
+	}
+	c.Type, c.Shard = r.cfg.Type, id
+	r.claim(sh, c)
+}
+
+// claim handles a claim in its turn: behind what arrived before it, and on the way of what it is about.
+func (r *Region) claim(sh *shard, c *protocol.SenderDone) {
+	switch {
+	case len(sh.arrived) > 0 || sh.stage != idle && (sh.stage != serving || sh.suspended):
+		r.push(sh, waiting{claim: c, class: c.Epoch})
+		r.pump(sh)
+	case sh.stage == serving:
+		r.settle(sh, c)
+	default:
+		to, ok := r.successor(sh, c.Epoch)
+		if !ok || r.down[to.dest] {
+			r.push(sh, waiting{claim: c, class: c.Epoch})
+			r.wantHome(sh)
+			return
+		}
+		r.passClaim(c, to)
+	}
+}
+
+// settle takes a claim as the owner. One about a way that this node has forwarded in between follows what it forwarded, and comes round.
+func (r *Region) settle(sh *shard, c *protocol.SenderDone) {
+	for _, n := range sh.next {
+		if n.epoch > c.Epoch && n.epoch < sh.epoch && !r.down[n.dest] {
+			r.passClaim(c, n)
+			return
+		}
+	}
+	s := r.sender(sh, c.Sender)
+	if c.Seq == 0 {
+		s.direct = true
+	} else {
+		s.settle(c.From, c.Seq)
+	}
+	r.drain(sh, s)
+}

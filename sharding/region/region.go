@@ -1,0 +1,329 @@
+package region
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/droverhq/drover/sharding"
+	"github.com/droverhq/drover/sharding/protocol"
+)
+
+const (
+	defaultMaxMessages  = 100_000
+	defaultMaxBytes     = 64 << 20
+	defaultAskHomeEvery = 500 * time.Millisecond
+	defaultHoldFor      = 5 * time.Second
+	forgetAfter         = time.Minute // what is known of a member that is gone, and of former ways
+)
+
+// Region is one type on one node: a sender of this node's messages, the owner of some shards, and a former owner of others. One
+// goroutine owns it. Errors and limits come out as commands; no input makes it panic.
+type Region struct {
+	cfg    Config
+	now    sharding.Instant
+	out    []Command
+	shards []shard
+
+	coveredTo uint64           // map index up to which grants are covered
+	until     sharding.Instant // … until then
+	lapsed    bool             // the lease has run out, and the started shards are suspended
+
+	down map[sharding.Member]bool
+	gone map[sharding.Member]sharding.Instant
+
+	count, bytes int                           // of all buffers: unsent, arrived, held, effects
+	timers       map[sharding.ShardID]struct{} // shards that a Ticked may have work for
+	asking       []sharding.ShardID            // homes to ask for when the step ends
+	ownedChanged bool
+	ending       bool             // RegionStopped
+	endedAt      sharding.Instant // when Stopping was last sent; 0: not yet
+	stats        Stats
+}
+
+// Stats counts what a region did that no command shows.
+type Stats struct {
+	Late     uint64 // frames dropped because their number was not above the last one begun
+	Held     uint64 // messages that had to wait for forwarded ones
+	HoldsCut uint64 // holds that ended by HoldFor
+	Effects  uint64 // effects dropped because their epoch was superseded
+}
+
+// stage is what this node is to a shard.
+type stage uint8
+
+const (
+	idle     stage = iota // not the owner; forwards what arrives
+	granted               // owner by the map; waits for StartShard or the lease
+	serving               // started
+	stopping              // its entities are ending, what arrives is buffered
+	stopped               // ended or killed; waits to see the new owner
+)
+
+// way is the present way of this node's messages: to the member it takes for the owner.
+type way struct {
+	dest  sharding.Member
+	epoch sharding.Epoch
+	first uint64 // first number on this way; none was sent while it is above shard.seq
+}
+
+type shard struct {
+	home protocol.ShardRecord // newest that is known
+
+	// as a sender
+	seq uint64 // last number given
+	way way
+	// remote: nothing stands between a submitted message and the stream to way.dest. local: … and an entity of this node.
+	remote, local bool
+	unsent        []unsent
+	wanted        bool             // a ShardRef wants a home
+	askedAt       sharding.Instant // GetShardHome was sent; 0: not
+
+	// as an owner
+	stage     stage
+	epoch     sharding.Epoch
+	granted   uint64
+	since     sharding.Epoch // first epoch of this unbroken ownership: a sender that believes in it or a later one sends straight to here
+	dead      sharding.Epoch // up to here nothing is served ever again
+	briefed   bool           // StartShard of epoch came
+	started   bool           // StartLocal of epoch was given, and neither KillLocal nor the end of StopLocal
+	suspended bool
+	fenced    bool
+	handOff   bool             // ordered before StartShard came: complete as soon as it does
+	hold      bool             // after a handoff: a sender's direct messages wait for the forwarded ones
+	source    sharding.Member  // who forwards
+	report    protocol.Message // HandOffComplete or ShardsStopped, repeated until the map shows another owner or epoch
+	reported  sharding.Instant
+	senders   map[sharding.Member]*sender
+	self      *sender // senders[Self]
+	effects   []effect
+
+	// as owner or former owner
+	arrived []waiting // in order; served or forwarded from the front
+	next    []successor
+}
+
+// New makes the region of a type. It knows no home yet.
+func New(cfg Config) *Region {
+	if cfg.MaxMessages <= 0 {
+		cfg.MaxMessages = defaultMaxMessages
+	}
+	if cfg.MaxBytes <= 0 {
+		cfg.MaxBytes = defaultMaxBytes
+	}
+	if cfg.AskHomeEvery <= 0 {
+		cfg.AskHomeEvery = defaultAskHomeEvery
+	}
+	if cfg.HoldFor <= 0 {
+		cfg.HoldFor = defaultHoldFor
+	}
+	cfg.NumShards = max(cfg.NumShards, 1)
+	r := &Region{
+		cfg: cfg, shards: make([]shard, cfg.NumShards), down: map[sharding.Member]bool{}, gone: map[sharding.Member]sharding.Instant{},
+		timers: map[sharding.ShardID]struct{}{},
+	}
+	for i := range r.shards {
+		r.shards[i].home.Shard = sharding.ShardID(i)
+	}
+	return r
+}
+
+// Step takes one event and gives what follows from it, in order.
+func (r *Region) Step(at sharding.Instant, ev Event) []Command {
+	switch ev := ev.(type) {
+	case Submitted:
+		return r.Submit(at, &ev, nil)
+	case Arrived:
+		return r.Arrive(at, ev.From, ev.Deliver, nil)
+	}
+	r.begin(at, nil)
+	switch ev := ev.(type) {
+	case Ticked:
+		r.tick()
+	case SenderMovedArrived:
+		m := &ev.Message
+		r.claimArrived(m.Shard, &protocol.SenderDone{Epoch: m.Epoch, Sender: ev.From, From: m.From, Seq: m.Seq}, m.Seq == 0)
+	case SenderDoneArrived:
+		m := ev.Message
+		r.claimArrived(m.Shard, &m, false)
+	case PeerClosed:
+		r.peerClosed(ev.Peer)
+	case PeerDown:
+		r.peerDown(ev.Peer)
+	case PeerUp:
+		r.peerUp(ev.Peer)
+	case MemberGone:
+		r.memberGone(ev.Member)
+	case MapChanged:
+		r.mapChanged(ev)
+	case Covered:
+		r.covered(ev)
+	case Ordered:
+		r.ordered(ev.Directive)
+	case ShardStopped:
+		r.shardStopped(ev)
+	case EffectReady:
+		r.effectReady(ev)
+	case HomeWanted:
+		if sh := r.shard(ev.Shard); sh != nil {
+			sh.wanted = !sh.routable()
+			r.wantHome(sh)
+		}
+	case LeaderReached:
+		r.repeat()
+	case RegionStopped:
+		r.end()
+	}
+	return r.finish()
+}
+
+func (r *Region) begin(at sharding.Instant, out []Command) {
+	r.out = out
+	if at > r.now {
+		r.now = at
+	}
+	if r.now >= r.until && !r.lapsed {
+		r.lapse()
+	}
+}
+
+// finish ends a step with what was gathered in it.
+func (r *Region) finish() []Command {
+	if len(r.asking) > 0 {
+		slices.Sort(r.asking)
+		r.asking = slices.Compact(r.asking)
+		r.toCoordinator(&protocol.GetShardHome{Type: r.cfg.Type, Shards: r.asking})
+		r.asking = nil
+	}
+	if r.ownedChanged {
+		r.ownedChanged = false
+		r.emit(OwnedChanged{Shards: r.Owned()})
+	}
+	out := r.out
+	r.out = nil
+	return out
+}
+
+func (r *Region) emit(c Command) { r.out = append(r.out, c) }
+
+func (r *Region) toCoordinator(m protocol.Message) { r.emit(ToCoordinator{Message: m}) }
+
+func (r *Region) shard(id sharding.ShardID) *shard {
+	if uint32(id) >= r.cfg.NumShards {
+		return nil
+	}
+	return &r.shards[id]
+}
+
+// routable says whether messages may be put on the way to the owner that is known. A fenced owner serves no more; its shard gets a
+// new home soon.
+func (sh *shard) routable() bool {
+	return !sh.home.Owner.IsZero() && (sh.home.State == protocol.Homed || sh.home.State == protocol.Moving)
+}
+
+// tick does what time alone brings: deadlines, holds that last too long, repeats, forgetting.
+func (r *Region) tick() {
+	for _, id := range slices.Sorted(maps.Keys(r.timers)) {
+		sh := &r.shards[id]
+		r.expire(sh)
+		r.cutHolds(sh)
+		r.wantHome(sh)
+		if sh.report != nil && r.now >= sh.reported.Add(r.cfg.AskHomeEvery) {
+			sh.reported = r.now
+			r.toCoordinator(sh.report)
+		}
+		if len(sh.unsent) == 0 && len(sh.arrived) == 0 && sh.report == nil && !sh.wanted && !sh.holds() {
+			delete(r.timers, id)
+		}
+	}
+	if r.endedAt > 0 && r.now >= r.endedAt.Add(r.cfg.AskHomeEvery) {
+		r.ended()
+	}
+	r.forget()
+}
+
+// repeat asks and reports again at once: a coordinator can be reached.
+func (r *Region) repeat() {
+	for _, id := range slices.Sorted(maps.Keys(r.timers)) {
+		sh := &r.shards[id]
+		sh.askedAt = 0
+		r.wantHome(sh)
+		if sh.report != nil {
+			sh.reported = r.now
+			r.toCoordinator(sh.report)
+		}
+	}
+	if r.endedAt > 0 {
+		r.ended()
+	}
+}
+
+// wantHome asks for the shard's home if something waits for it, at most every AskHomeEvery.
+func (r *Region) wantHome(sh *shard) {
+	if !r.waitsForHome(sh) {
+		sh.askedAt = 0
+		return
+	}
+	r.timers[sh.home.Shard] = struct{}{}
+	if sh.askedAt > 0 && r.now < sh.askedAt.Add(r.cfg.AskHomeEvery) {
+		return
+	}
+	sh.askedAt = max(r.now, 1)
+	r.asking = append(r.asking, sh.home.Shard)
+}
+
+func (r *Region) waitsForHome(sh *shard) bool {
+	if sh.stage == stopped { // the source asks where its shard went
+		return true
+	}
+	if sh.wanted || len(sh.unsent) > 0 {
+		if !sh.routable() {
+			return true
+		}
+	}
+	if sh.stage == idle && len(sh.arrived) > 0 {
+		_, ok := r.successor(sh, sh.arrived[0].class)
+		return !ok
+	}
+	return false
+}
+
+// forget drops what is known of members that went long ago, and of former ways.
+func (r *Region) forget() {
+	for m, at := range r.gone {
+		if r.now < at.Add(forgetAfter) {
+			continue
+		}
+		delete(r.gone, m)
+		for i := range r.shards {
+			if s := r.shards[i].senders[m]; s != nil && len(s.held) == 0 {
+				delete(r.shards[i].senders, m)
+			}
+		}
+	}
+}
+
+// Owned gives the shards that have been started and not ended, by number.
+func (r *Region) Owned() []protocol.ShardEpoch {
+	var owned []protocol.ShardEpoch
+	for i := range r.shards {
+		if sh := &r.shards[i]; sh.started {
+			owned = append(owned, protocol.ShardEpoch{Shard: sh.home.Shard, Epoch: sh.epoch})
+		}
+	}
+	return owned
+}
+
+// Home gives the newest record of a shard that this region knows; Epoch 0: none.
+func (r *Region) Home(id sharding.ShardID) protocol.ShardRecord {
+	if sh := r.shard(id); sh != nil {
+		return sh.home
+	}
+	return protocol.ShardRecord{Shard: id}
+}
+
+// Buffered gives the messages and bytes in the region's buffers; never above MaxMessages and MaxBytes (I14).
+func (r *Region) Buffered() (messages, bytes int) { return r.count, r.bytes }
+
+// Stats gives the counters.
+func (r *Region) Stats() Stats { return r.stats }

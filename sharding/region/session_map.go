@@ -1,0 +1,186 @@
+package region
+
+import (
+	"iter"
+	"slices"
+
+	"github.com/droverhq/drover/sharding"
+	"github.com/droverhq/drover/sharding/protocol"
+)
+
+// shardMap is the map that the session follows, with strictly increasing revisions (I8).
+type shardMap struct {
+	revision sharding.Revision
+	types    map[sharding.TypeName]*typeMap
+	members  map[sharding.Member]protocol.MemberRecord
+}
+
+type typeMap struct {
+	numShards uint32
+	records   []protocol.ShardRecord // by shard; Epoch 0: never granted
+}
+
+// MaxShards bounds numShards of one type as a map may tell it.
+const MaxShards = 1 << 22
+
+// mapUpdated applies a delta that fits exactly, or a full map that is newer; what is old is ignored, and a gap is closed by registering
+// again with the revision that is there.
+func (s *Session) mapUpdated(m *protocol.ShardMapUpdate) {
+	switch {
+	case m.To.Index <= s.revision.Index:
+		return
+	case !m.Full && m.From.Index != s.revision.Index:
+		if s.now >= s.resyncAt {
+			s.resyncAt = s.now.Add(retryEvery)
+			s.register()
+		}
+		return
+	}
+	granted := false
+	if m.Full {
+		clear(s.types)
+	}
+	changed := map[sharding.TypeName][]protocol.ShardRecord{}
+	for _, d := range m.Types {
+		if d.NumShards == 0 || d.NumShards > MaxShards {
+			continue
+		}
+		t := s.types[d.Type]
+		if t == nil || t.numShards != d.NumShards {
+			t = &typeMap{numShards: d.NumShards, records: make([]protocol.ShardRecord, d.NumShards)}
+			s.types[d.Type] = t
+		}
+		for _, r := range d.Shards {
+			if uint32(r.Shard) >= d.NumShards {
+				continue
+			}
+			old := t.records[r.Shard]
+			granted = granted || r.Owner == s.cfg.Self && (m.Full || r.Epoch > old.Epoch)
+			t.records[r.Shard] = r
+			changed[d.Type] = append(changed[d.Type], r)
+		}
+	}
+	gone := s.mapMembers(m)
+	s.revision = m.To
+	for _, r := range s.cfg.Regions {
+		if records := changed[r.Type]; len(records) > 0 || m.Full {
+			s.emit(ToRegion{Type: r.Type, Event: MapChanged{Revision: m.To, Full: m.Full, Records: records}})
+		}
+	}
+	for _, g := range gone {
+		s.emit(ToRegion{Event: MemberGone{Member: g}})
+	}
+	s.emit(MapAdvanced{Revision: m.To})
+	if slices.Contains(gone, s.cfg.Self) {
+		s.register() // the lease had lapsed, and the process lives: begin again
+	}
+	if granted || s.renewApplied > 0 && s.renewApplied <= s.revision.Index {
+		s.renewApplied = 0
+		s.renew()
+	}
+	s.checkDrained()
+}
+
+// mapMembers notes members and gives those that have gone, in order.
+func (s *Session) mapMembers(m *protocol.ShardMapUpdate) []sharding.Member {
+	before := s.members
+	if m.Full {
+		s.members = make(map[sharding.Member]protocol.MemberRecord, len(m.Members))
+	}
+	for _, r := range m.Members {
+		s.members[r.Member] = r
+	}
+	var gone []sharding.Member
+	for _, g := range m.Gone {
+		if _, here := before[g]; here {
+			gone = append(gone, g)
+		}
+		delete(s.members, g)
+	}
+	if m.Full {
+		for g := range before {
+			if _, here := s.members[g]; !here {
+				gone = append(gone, g)
+			}
+		}
+	}
+	slices.SortFunc(gone, compareMembers)
+	return slices.Compact(gone)
+}
+
+func compareMembers(a, b sharding.Member) int {
+	switch {
+	case a.Less(b):
+		return -1
+	case b.Less(a):
+		return 1
+	}
+	return 0
+}
+
+// ownsAny says whether the map gives a member any shard.
+func (m *shardMap) ownsAny(member sharding.Member) bool {
+	for _, t := range m.types {
+		for i := range t.records {
+			if t.records[i].Owner == member {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Leader gives the leader that the session follows and its term; zero: none yet.
+func (s *Session) Leader() (sharding.Member, uint64) { return s.leader, s.term }
+
+// ClusterID gives the cluster's identity; zero before the first RegisterAck.
+func (s *Session) ClusterID() sharding.Incarnation { return s.cluster }
+
+// Registered says whether the present leader has acknowledged this node.
+func (s *Session) Registered() bool { return s.registered }
+
+// Revision gives the map's revision; zero: no map yet.
+func (s *Session) Revision() sharding.Revision { return s.revision }
+
+// Types gives the types of the map, sorted.
+func (s *Session) Types() []sharding.TypeName {
+	names := make([]sharding.TypeName, 0, len(s.types))
+	for t := range s.types {
+		names = append(names, t)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// NumShards gives the number of shards of a type; 0: the map does not know the type.
+func (s *Session) NumShards(t sharding.TypeName) uint32 {
+	if m := s.types[t]; m != nil {
+		return m.numShards
+	}
+	return 0
+}
+
+// Map goes through the shards of a type that have, or had, a home, by number.
+func (s *Session) Map(t sharding.TypeName) iter.Seq[protocol.ShardRecord] {
+	return func(yield func(protocol.ShardRecord) bool) {
+		m := s.types[t]
+		if m == nil {
+			return
+		}
+		for i := range m.records {
+			if m.records[i].Epoch > 0 && !yield(m.records[i]) {
+				return
+			}
+		}
+	}
+}
+
+// Members gives the registered members, in order.
+func (s *Session) Members() []protocol.MemberRecord {
+	all := make([]protocol.MemberRecord, 0, len(s.members))
+	for _, r := range s.members {
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(a, b protocol.MemberRecord) int { return compareMembers(a.Member, b.Member) })
+	return all
+}
