@@ -62,7 +62,10 @@ func (r *reader) peek() byte {
 
 // kind names what the next value is, for messages.
 func (r *reader) kind() string {
-	b := r.peek()
+	if r.pos >= len(r.data) {
+		return "nothing"
+	}
+	b := r.data[r.pos]
 	switch b & 0xe0 {
 	case majorUint:
 		return "an integer"
