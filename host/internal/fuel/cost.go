@@ -1,10 +1,6 @@
 package fuel
 
-import (
-	"fmt"
-
-	"github.com/droverhq/drover/host/internal/wasmbin"
-)
+import "github.com/droverhq/drover/host/internal/wasmbin"
 
 // entryCost is the price of entering a function.
 const entryCost = 1
@@ -49,35 +45,12 @@ func makesNaN(op wasmbin.Op) (wasmbin.ValType, bool) {
 	return 0, false
 }
 
-// weight returns what a call of the module's own function i adds to the depth:
-// native frames grow with the values that a body holds, of which it makes at
-// most one an instruction and one a local. Instructions that make several at
-// once count for each of them.
-func (r *rewriter) weight(i int) (int32, error) {
-	c := &r.in.Code[i]
-	values := int64(len(c.Body)) + int64(c.NumLocals()) + int64(len(r.in.Types[r.in.Funcs[i]].Params))
-	for _, in := range c.Body {
-		switch in.Op {
-		case wasmbin.OpBlock, wasmbin.OpLoop, wasmbin.OpIf:
-			if t, ok := in.BlockType().Index(); ok {
-				if int64(t) >= int64(len(r.in.Types)) {
-					return 0, fmt.Errorf("%s: type %d out of range", in.Op, t)
-				}
-				values += int64(len(r.in.Types[t].Params)) + further(r.in.Types[t].Results)
-			}
-		case wasmbin.OpCall:
-			if int64(in.A) >= int64(len(r.funcs)) {
-				return 0, fmt.Errorf("call: function %d out of range", in.A)
-			}
-			values += further(r.in.Types[r.funcs[in.A]].Results)
-		case wasmbin.OpCallIndirect:
-			if int64(in.A) >= int64(len(r.in.Types)) {
-				return 0, fmt.Errorf("call_indirect: type %d out of range", in.A)
-			}
-			values += further(r.in.Types[in.A].Results)
-		}
-	}
-	return int32(min(1+16*values/32768, int64(r.limit)+1)), nil
-}
+// weightShare is how many values a unit of weight stands for.
+const weightShare = 32768 / 16
 
-func further(results []wasmbin.ValType) int64 { return max(0, int64(len(results))-1) }
+// weight returns what a call of a function with so many values adds to the
+// depth.
+func (r *rewriter) weight(values int) int32 {
+	// A weight beyond the limit says no more than one just beyond it.
+	return int32(min(1+int64(values)/weightShare, int64(r.limit)+1))
+}
