@@ -109,6 +109,45 @@ func TestClockIsAskedBetweenPieces(t *testing.T) {
 	}
 }
 
+// TestInitInPieces: memory.init of a segment longer than 1 MiB, whole, beyond
+// its end, and dropped.
+func TestInitInPieces(t *testing.T) {
+	t.Parallel()
+	const limit = 1 << 40
+	m := guest()
+	m.Mems[0].Min = 80
+	m.HasDataCount = true
+	m.Data = []wasmbin.Data{{Mode: wasmbin.Passive, Init: pattern(3<<20 + 5)}}
+	m.Types = append(m.Types, wasmbin.FuncType{Params: []wasmbin.ValType{wasmbin.I32, wasmbin.I32, wasmbin.I32}})
+	m.Funcs = []uint32{2, 0}
+	m.Exports = []wasmbin.Export{{Name: "init", Index: 1}, {Name: "drop", Index: 2}, {Name: "memory", Kind: wasmbin.KindMemory}}
+	m.Code = []wasmbin.Code{
+		{Body: []wasmbin.Instr{{Op: wasmbin.OpLocalGet}, {Op: wasmbin.OpLocalGet, A: 1}, {Op: wasmbin.OpLocalGet, A: 2}, {Op: wasmbin.OpMemoryInit}, {Op: wasmbin.OpEnd}}},
+		{Body: []wasmbin.Instr{{Op: wasmbin.OpDataDrop}, {Op: wasmbin.OpEnd}}},
+	}
+	res, err := fuel.Rewrite(m, fuel.Options{})
+	require.NoError(t, err)
+	for _, e := range newEngines(t) {
+		in := e.instantiate(t, e.compile(t, res), res)
+		zero := make([]byte, 80<<16)
+		trap := func(dst, src, n uint64) {
+			require.Equal(t, "out of bounds memory access", in.call("init", limit, limit, dst, src, n).kind)
+			require.True(t, bytes.Equal(zero, read(t, in)), "written in spite of the trap")
+		}
+		trap(0, 1, 3<<20+5)
+		trap(78<<16, 0, 3<<20)
+		trap(0, 0xFFFFFFFF, 3<<20)
+		trap(0xFFFFFFFF, 0, 3<<20)
+		require.Equal(t, verdict{kind: "ok", used: 5 + 3<<20}, in.call("init", limit, limit, 9, 5, 3<<20))
+		require.Equal(t, 2, e.refills)
+		require.True(t, bytes.Equal(m.Data[0].Init[5:], read(t, in)[9:9+3<<20]))
+
+		in = e.instantiate(t, e.compile(t, res), res)
+		require.Equal(t, "ok", in.call("drop", limit, limit).kind)
+		trap(0, 0, 3<<20)
+	}
+}
+
 func read(t *testing.T, in *instance) []byte {
 	t.Helper()
 	mem := in.mod.ExportedMemory("memory")

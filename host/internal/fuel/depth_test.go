@@ -77,7 +77,32 @@ var frameShapes = map[string]func() *wasmbin.Module{
 		return recursive(wasmbin.FuncType{}, []wasmbin.LocalRun{{Count: wasmbin.MaxLocals, Type: wasmbin.I64}}, b.body)
 	},
 	"nested loops, weight 1":    func() *wasmbin.Module { return nestedLoops(24, 50) },
-	"nested loops, weight more": func() *wasmbin.Module { return nestedLoops(100, 40) },
+	"nested loops, weight more": func() *wasmbin.Module { return nestedLoops(150, 70) },
+	// Loops merge their parameters.
+	"loop parameters": func() *wasmbin.Module {
+		const params = 400
+		var b bodyBuilder
+		var many []wasmbin.ValType
+		for range params {
+			many = append(many, wasmbin.I64)
+			b.op(wasmbin.OpGlobalGet)
+			b.op(wasmbin.OpI64Clz)
+		}
+		for range 40 {
+			b.body = append(b.body, wasmbin.Instr{Op: wasmbin.OpLoop, B: 2})
+			b.index(wasmbin.OpCall, 1)
+			b.index(wasmbin.OpGlobalGet, 1)
+			b.op(wasmbin.OpBrIf)
+			b.op(wasmbin.OpEnd)
+		}
+		b.op(wasmbin.OpCall)
+		for range params {
+			b.op(wasmbin.OpGlobalSet)
+		}
+		m := recursive(wasmbin.FuncType{}, nil, b.body)
+		m.Types = append(m.Types, wasmbin.FuncType{Params: many, Results: many})
+		return m
+	},
 	"nested ifs": func() *wasmbin.Module {
 		const locals, nest = 24, 50
 		var b bodyBuilder
