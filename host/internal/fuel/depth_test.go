@@ -91,8 +91,11 @@ var frameShapes = map[string]func() *wasmbin.Module{
 		for range 40 {
 			b.body = append(b.body, wasmbin.Instr{Op: wasmbin.OpLoop, B: 2})
 			b.index(wasmbin.OpCall, 1)
+			b.op(wasmbin.OpGlobalGet)
+			b.op(wasmbin.OpI64Clz) // a branch takes the topmost, so all move by one
 			b.index(wasmbin.OpGlobalGet, 1)
 			b.op(wasmbin.OpBrIf)
+			b.op(wasmbin.OpDrop)
 			b.op(wasmbin.OpEnd)
 		}
 		b.op(wasmbin.OpCall)
@@ -129,21 +132,28 @@ var frameShapes = map[string]func() *wasmbin.Module{
 		}
 		return recursive(wasmbin.FuncType{}, []wasmbin.LocalRun{{Count: locals, Type: wasmbin.I64}}, b.body)
 	},
-	// Results come many at a time, and stay on the stack.
+	// Results come many at a time, stay on the stack, and go many at a time.
 	"results": func() *wasmbin.Module {
-		var b bodyBuilder
-		var many []wasmbin.ValType
+		var b, many, sink bodyBuilder
+		var types []wasmbin.ValType
 		for range 200 {
-			many = append(many, wasmbin.I64)
-			b.op(wasmbin.OpGlobalGet)
+			types = append(types, wasmbin.I64)
+			many.op(wasmbin.OpGlobalGet)
 		}
-		for range 6 {
-			b.op(wasmbin.OpCall)
+		many.op(wasmbin.OpEnd)
+		sink.op(wasmbin.OpEnd)
+		for range 60 {
+			b.index(wasmbin.OpCall, 2)
 		}
-		for range 6 * 200 {
-			b.op(wasmbin.OpGlobalSet)
+		b.op(wasmbin.OpCall)
+		for range 60 {
+			b.index(wasmbin.OpCall, 3)
 		}
-		return recursive(wasmbin.FuncType{Results: many}, nil, b.body)
+		m := recursive(wasmbin.FuncType{}, nil, b.body)
+		m.Types = append(m.Types, wasmbin.FuncType{Results: types}, wasmbin.FuncType{Params: types})
+		m.Funcs = append(m.Funcs, 2, 3)
+		m.Code = append(m.Code, wasmbin.Code{Body: many.body}, wasmbin.Code{Body: sink.body})
+		return m
 	},
 	"parameters": func() *wasmbin.Module {
 		var b bodyBuilder
