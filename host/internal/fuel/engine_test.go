@@ -42,10 +42,15 @@ var engineConfigs = []struct {
 
 func newEngines(t testing.TB) []*engine {
 	t.Helper()
+	return newEnginesFor(t, api.CoreFeaturesV2, maxPages)
+}
+
+func newEnginesFor(t testing.TB, features api.CoreFeatures, pages uint32) []*engine {
+	t.Helper()
 	var out []*engine
 	for _, c := range engineConfigs {
 		ctx := context.Background()
-		e := &engine{name: c.name, rt: wazero.NewRuntimeWithConfig(ctx, c.config().WithCoreFeatures(api.CoreFeaturesV2).WithMemoryLimitPages(256))}
+		e := &engine{name: c.name, rt: wazero.NewRuntimeWithConfig(ctx, c.config().WithCoreFeatures(features).WithMemoryLimitPages(pages))}
 		t.Cleanup(func() { require.NoError(t, e.rt.Close(ctx)) })
 		_, err := e.rt.NewHostModuleBuilder(fuel.Namespace).
 			NewFunctionBuilder().WithGoFunction(api.GoFunc(func(_ context.Context, stack []uint64) {
