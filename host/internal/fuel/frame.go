@@ -20,16 +20,16 @@ func (r *rewriter) frameValues(i int) (int, error) {
 	locals := len(r.in.Types[r.in.Funcs[i]].Params) + c.NumLocals()
 	values := len(c.Body) + locals
 	// A block that is open and contains the last place where a local was set
-	// has counted the local already, and so have those around it.
-	lastSet := make([]int, locals)
-	for j := range lastSet {
-		lastSet[j] = -1
-	}
+	// has counted the local already, and so have those around it. Places are
+	// numbered on from function to function, so that what an earlier one left in
+	// lastSet lies before all blocks and need not be cleared.
+	lastSet := r.lastSet(locals)
 	var open []int // where the open blocks start
-	for at, in := range c.Body {
+	for _, in := range c.Body {
+		r.place++
 		switch in.Op {
 		case wasmbin.OpBlock, wasmbin.OpLoop, wasmbin.OpIf:
-			open = append(open, at)
+			open = append(open, r.place)
 			if t, ok := in.BlockType().Index(); ok {
 				if int64(t) >= int64(len(r.in.Types)) {
 					return 0, fmt.Errorf("%s: type %d out of range", in.Op, t)
@@ -45,7 +45,7 @@ func (r *rewriter) frameValues(i int) (int, error) {
 				return 0, fmt.Errorf("%s: local %d out of range", in.Op, in.A)
 			}
 			values += len(open) - sort.SearchInts(open, lastSet[in.A]+1)
-			lastSet[in.A] = at
+			lastSet[in.A] = r.place
 		case wasmbin.OpCall:
 			if int64(in.A) >= int64(len(r.funcs)) {
 				return 0, fmt.Errorf("call: function %d out of range", in.A)
@@ -59,6 +59,14 @@ func (r *rewriter) frameValues(i int) (int, error) {
 		}
 	}
 	return values, nil
+}
+
+// lastSet returns room for n places.
+func (r *rewriter) lastSet(n int) []int {
+	if n > len(r.places) {
+		r.places = make([]int, n)
+	}
+	return r.places
 }
 
 func further(results []wasmbin.ValType) int { return max(0, len(results)-1) }

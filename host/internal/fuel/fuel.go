@@ -168,7 +168,9 @@ type rewriter struct {
 	globalLeft, globalDepth        uint32
 	splits                         splits
 
-	plan plan // of the body at hand
+	plan   plan  // of the body at hand
+	places []int // see lastSet
+	place  int
 }
 
 // spaces computes the guest's index spaces and checks what is outside bodies.

@@ -177,6 +177,13 @@ func TestUnadmittedFeatures(t *testing.T) {
 	}
 	_, err := wasmbin.Decode(code(1, 0xD0, 0x86, 0x03, 0x7F, 0x0B))
 	require.NoError(t, err, "50 000 locals")
+
+	for functions, want := range map[byte]wasmbin.Rule{40: "", 41: wasmbin.RuleLimit} {
+		bodies := bytes.Repeat([]byte{6, 1, 0xD0, 0x86, 0x03, 0x7F, 0x0B}, int(functions))
+		_, err := wasmbin.Decode(module(section(1, 1, 0x60, 0, 0),
+			section(3, append([]byte{functions}, make([]byte, functions)...)...), section(10, append([]byte{functions}, bodies...)...)))
+		require.Equal(t, want, rule(err), "%d functions of 50 000 locals", functions)
+	}
 }
 
 func TestMalformed(t *testing.T) {
