@@ -52,6 +52,9 @@ func (r *rewriter) appendBody(dst []byte, i int) []byte {
 			continue
 		}
 		b.instr(in, c.Targets)
+		if t, ok := makesNaN(in.Op); ok && !readByArithmetic(c.Body[at+1:]) {
+			b.canonical(t)
+		}
 	}
 	return b.dst
 }
@@ -149,9 +152,6 @@ func (b *body) instr(in wasmbin.Instr, targets []uint32) {
 		b.index(wasmbin.OpGlobalSet, b.r.globalDepth)
 	}
 	b.move(in, targets)
-	if t, ok := makesNaN(in.Op); ok {
-		b.canonical(t)
-	}
 }
 
 // canonical replaces the topmost value by the canonical NaN if it is one.
