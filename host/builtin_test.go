@@ -125,7 +125,7 @@ func randomSnapshot(r *rand.Rand) (*pluginapi.Snapshot, []uint32) {
 // Spec 1.3: the same call has the same answer and costs the same fuel in both
 // engines and in fresh instances, and the answer is the pure package's.
 func TestDeterministicAndEqualToNative(t *testing.T) {
-	const seed, rounds = 7, 40
+	const seed, rounds = 7, 12
 	for _, name := range strategies.Names() {
 		t.Run(name, func(t *testing.T) {
 			impl, ok := strategies.Native(name)
