@@ -49,7 +49,7 @@ var attacks = []struct {
 }
 
 // testFuel is enough for every fixture that ends by itself.
-const testFuel = 50_000_000
+const testFuel = 3_000_000
 
 func TestAttacks(t *testing.T) {
 	for _, e := range engines {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"os"
@@ -109,6 +110,11 @@ func TestRecordReplays(t *testing.T) {
 	require.Equal(t, rec.Input, again.Record.Input)
 	require.Equal(t, rec.Output, again.Record.Output)
 	require.Equal(t, rec.Fuel, again.Record.Fuel)
+	text, err := json.Marshal(rec)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"op":"allocate"`)
+	require.Contains(t, string(text), `"verdict":"ok"`)
+	require.Contains(t, string(text), `"digest":"sha256:`)
 }
 
 func TestRingIsBounded(t *testing.T) {
