@@ -143,11 +143,18 @@ func (m *Machine) handOffComplete(from sharding.Member, msg *protocol.HandOffCom
 		Type: msg.Type, Shard: msg.Shard, Epoch: msg.Epoch, From: from, Senders: msg.Senders}})
 }
 
-// handOffRefused: the owner is at it already (nothing to do), or its map lags behind: it is sent again what it lacks.
+// handOffRefused: the owner's map lags behind, so it is sent again what it lacks; or it is at it already, which a StartShard does not
+// change; or it still waits for its StartShard, without which it does not know what to hand over.
 func (m *Machine) handOffRefused(from sharding.Member, msg *protocol.HandOffRefused) {
-	t, _, _ := m.owned(from, msg.Type, msg.Shard, msg.Asked)
-	if p := m.peers[from]; t != nil && p != nil && p.synced && msg.Epoch < msg.Asked {
+	t, _, i := m.owned(from, msg.Type, msg.Shard, msg.Asked)
+	if t == nil {
+		return
+	}
+	if p := m.peers[from]; p != nil && p.synced && msg.Epoch < msg.Asked {
 		p.sent = sharding.Revision{}
+	}
+	if t.state[i] == protocol.Moving && msg.Epoch == msg.Asked {
+		m.order(t, i, workStart, from)
 	}
 }
 

@@ -39,7 +39,7 @@ func (m *Machine) driveHomes(r *run, t *typeState) {
 		return
 	}
 	var shards []uint32
-	for i, w := range r.wishes { // sorted below
+	for i, w := range r.wishes { // unordered: sorted below
 		if m.at >= w.notBefore {
 			shards = append(shards, i)
 		}

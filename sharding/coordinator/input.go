@@ -65,7 +65,7 @@ func (m *Machine) node(who sharding.Member) pluginapi.Node {
 	if n.Weight == 0 {
 		n.Weight = 100
 	}
-	for k, v := range reg.info.Tags {
+	for k, v := range reg.info.Tags { // unordered: SortTags follows
 		n.Tags = append(n.Tags, pluginapi.Tag{Key: k, Value: v})
 	}
 	pluginapi.SortTags(n.Tags)

@@ -196,6 +196,25 @@ func TestRenewalsAreBatched(t *testing.T) {
 	require.Empty(t, sent[*protocol.LeaseAck](r.step(ProposalFailed{Command: of[Propose](out)[0].Entry.Command, Reason: "no quorum"})), "not committed: not acknowledged")
 }
 
+// A member whose map lags, though it was sent what it lacks, is sent it again before its acknowledgement: an acknowledgement for a revision
+// that it has not applied would extend nothing (spec 2.1).
+func TestLostUpdateIsSentAgain(t *testing.T) {
+	r := newRig(t, Config{})
+	r.cluster(4, "", "a")
+	before := r.m.State().Revision()
+	r.contact("a", 0) // its update is lost
+	renew := func() []Command {
+		return r.commit(r.step(Received{From: who("a"), Message: &protocol.Renew{Applied: before}}))
+	}
+	require.Empty(t, sent[*protocol.ShardMapUpdate](renew()), "it may be on its way")
+	r.at = r.at.Add(time.Second)
+	r.step(Received{From: who("a"), Message: &protocol.ShardStarted{Type: "t", Shards: []protocol.ShardEpoch{{Shard: 0, Epoch: 1}}}})
+	out := of[Send](renew())
+	require.Len(t, out, 2)
+	require.Equal(t, before, out[0].Message.(*protocol.ShardMapUpdate).From)
+	require.Equal(t, r.m.State().Revision(), out[1].Message.(*protocol.LeaseAck).Revision)
+}
+
 // GetShardHome of several nodes that come together are one allocate call.
 func TestContactsAreOneCall(t *testing.T) {
 	r := newRig(t, Config{})
@@ -244,6 +263,60 @@ func TestMovesPerPass(t *testing.T) {
 	r.at = r.at.Add(2 * time.Second)
 	out = r.answer(r.commit(r.step(Ticked{Wall: 1})))
 	require.Len(t, sent[*protocol.HandOff](out), 3)
+}
+
+// A HandOff that the owner refuses is never waited for in vain: it is sent the map that it lacks, or the StartShard that it waits for.
+func TestRefusedHandOff(t *testing.T) {
+	r := newRig(t, Config{})
+	r.cluster(4, "", "a", "b")
+	r.contact("a", 0)
+	r.commit(r.step(Requested{ID: 2, Request: MoveShard{Type: "t", Shard: 0, To: "b"}}))
+	refused := func(from string, m protocol.HandOffRefused) []Command {
+		m.Type = "t"
+		return r.step(Received{From: who(from), Message: &m})
+	}
+	require.Len(t, sent[*protocol.StartShard](refused("a", protocol.HandOffRefused{Asked: 1, Owner: who("a"), Epoch: 1})), 1)
+	maps := sent[*protocol.ShardMapUpdate](refused("a", protocol.HandOffRefused{Asked: 1}))
+	require.Len(t, maps, 1)
+	require.True(t, maps[0].Full)
+	require.Empty(t, refused("b", protocol.HandOffRefused{Asked: 1, Epoch: 1}), "not the owner's word")
+	require.Empty(t, refused("a", protocol.HandOffRefused{Asked: 7, Epoch: 1}), "of another generation")
+}
+
+// A strategy that wants more moves than there is room for gets the first ones, in its order; a target that is no candidate is none.
+func TestPlanIsCut(t *testing.T) {
+	r := newRig(t, Config{})
+	r.cluster(6, "", "a", "b")
+	spec := specOf("hash")
+	spec.MovesPass = 2
+	r.commit(r.step(Requested{ID: 2, Request: SwapStrategy{Type: "t", Spec: spec}}))
+	r.answer(r.contact("a", 0, 1, 2, 3, 4, 5))
+	r.at = r.at.Add(3 * time.Second)
+	ask := of[AskStrategy](r.commit(r.step(Ticked{Wall: 1})))
+	require.Len(t, ask, 1)
+	out := r.commit(r.step(StrategyAnswered{Ask: ask[0].Ask, Plan: pluginapi.Plan{Moves: []pluginapi.Move{
+		{Shard: 5, Target: 7}, {Shard: 9, Target: 0}, {Shard: 5, Target: 1}, {Shard: 4, Target: 1}, {Shard: 0, Target: pluginapi.NoTarget}, {Shard: 2, Target: 1}}}}))
+	orders := sent[*protocol.HandOff](out)
+	require.Len(t, orders, 2)
+	require.Equal(t, sharding.ShardID(0), orders[0].Shard)
+	require.Equal(t, sharding.ShardID(4), orders[1].Shard)
+}
+
+// A member that registers again while its deregistration is in the log comes back as a new one: it settles, and no old lease counts.
+func TestBackBeforeItIsGone(t *testing.T) {
+	r := newRig(t, Config{})
+	r.cluster(4, "", "a", "b")
+	gone := of[Propose](r.step(Received{From: who("b"), Message: &protocol.Stopping{}}))
+	require.Len(t, gone, 1)
+	changed := &protocol.Register{Info: protocol.NodeInfo{Zone: "z"}, Regions: []protocol.RegionInfo{{Type: "t", NumShards: 4, Hosts: true}}}
+	back := of[Propose](r.step(Received{From: who("b"), Message: changed}))
+	require.Len(t, back, 1)
+	r.commit([]Command{gone[0]})
+	r.commit([]Command{back[0]})
+	require.Equal(t, []sharding.Member{who("a")}, r.m.candidates(r.m.state.types[0]), "b has to settle")
+	r.at = r.at.Add(1100 * time.Millisecond)
+	r.step(Ticked{Wall: 1})
+	require.Len(t, r.m.candidates(r.m.state.types[0]), 2)
 }
 
 // The answer of a strategy that was replaced while it thought is dropped, and the question asked again (spec 1.4).

@@ -23,7 +23,7 @@ func (m *Machine) syncPeers() {
 			p.lapse = max(p.lapse, m.at.Add(m.ttl())) // time to renew for the first time
 		}
 	}
-	for who := range m.peers { // deleting is the same in any order
+	for who := range m.peers { // unordered: each is judged alone
 		if _, reg := m.state.registered(who); reg != nil {
 			continue
 		}
@@ -206,7 +206,7 @@ func (m *Machine) watchCandidates() {
 		}
 		r.candidates, r.look = now, true
 		r.passDue = protocol.CauseMembership
-		for i := range r.wishes { // the same in any order
+		for i := range r.wishes { // unordered: each gets the same
 			w := r.wishes[i]
 			w.notBefore = 0
 			r.wishes[i] = w

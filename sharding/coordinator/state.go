@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"maps"
 	"slices"
 	"sort"
 
@@ -219,14 +220,7 @@ func (t *typeState) busy(i uint32) bool {
 }
 
 // sortedKeys gives a map's keys in order.
-func sortedKeys[K uint32 | uint64, V any](m map[K]V) []K {
-	keys := make([]K, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
+func sortedKeys[K uint32 | uint64, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
 // Reads, for the shells. All are safe to keep.
 

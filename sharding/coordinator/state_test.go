@@ -126,7 +126,8 @@ func TestAnyLogKeepsTheInvariants(t *testing.T) {
 			require.Equal(t, "", s.Apply(1, 1, first).Code)
 		}
 		term := uint64(1)
-		for index := uint64(2); index < uint64(rapid.IntRange(2, 120).Draw(t, "entries")); index++ {
+		last := uint64(rapid.IntRange(2, 150).Draw(t, "entries"))
+		for index := uint64(2); index < last; index++ {
 			e := drawEntry(t, a)
 			e.Term = term
 			stale := rapid.IntRange(0, 9).Draw(t, "stale") == 0
@@ -138,6 +139,7 @@ func TestAnyLogKeepsTheInvariants(t *testing.T) {
 			r := a.Apply(index, term, e)
 			b.Apply(index, term, e)
 			checkStep(t, a, index, e, before, draining, handed)
+			checkWhole(t, a)
 			if stale {
 				require.Equal(t, CodeStaleTerm, r.Code)
 				require.Equal(t, before, allRecords(a))
@@ -147,6 +149,8 @@ func TestAnyLogKeepsTheInvariants(t *testing.T) {
 				c := NewState(Mutations{})
 				require.NoError(t, c.Restore(snap))
 				c.Apply(index, term, e)
+				checkWhole(t, c)
+				require.Equal(t, a.goneFrom, c.goneFrom)
 				require.Equal(t, snapshotOf(t, a), snapshotOf(t, c), "restored on the way (I9)")
 				b = c
 			}
@@ -170,6 +174,28 @@ func handedOf(s *State) map[TypeShard]bool {
 		}
 	}
 	return out
+}
+
+// checkWhole holds what the state keeps beside the columns against them.
+func checkWhole(t require.TestingT, s *State) {
+	for _, ts := range s.types {
+		refs := map[uint64]uint32{}
+		for i, st := range ts.state {
+			_, fenced := ts.fenced[uint32(i)]
+			require.Equal(t, st == protocol.Fenced, fenced, "shard %d", i)
+			if d := ts.decided[i]; d != 0 {
+				refs[d]++
+			}
+		}
+		require.Len(t, ts.decisions, len(refs))
+		for d, n := range refs {
+			require.Equal(t, n, ts.decisions[d].refs)
+		}
+		require.LessOrEqual(t, len(ts.strategy.good), maxGood)
+	}
+	for m, n := range s.lookup {
+		require.Equal(t, m, s.slots[n].member)
+	}
 }
 
 // checkStep holds every shard's change against what the entry's kind may do, written out apart from the code that does it.
@@ -262,6 +288,44 @@ func TestWithoutRecheckInvariantsFall(t *testing.T) {
 	require.Equal(t, CodeConflict, apply(6, 1, home("b")).Code)
 }
 
+// A shard whose owner has not confirmed what was handed over to it is not moved on; a fenced shard whose source ends its Stop late is free,
+// with what it handed over, where the target is no longer fit; a lapse forgets a handover (spec 2.3).
+func TestHandovers(t *testing.T) {
+	s := bigState(t, 3, 3)
+	apply := func(e *protocol.Entry) Result {
+		e.Term = 1
+		return s.Apply(s.Index()+1, 1, e)
+	}
+	a, b, c := who("a"), who("b"), who("c")
+	plan := func(from, to sharding.Member, epoch sharding.Epoch) Result {
+		return apply(&protocol.Entry{Kind: protocol.KindPlanMoves, PlanMoves: &protocol.PlanMoves{Type: "t", Decision: protocol.Decision{Cause: protocol.CauseOperator},
+			Moves: []protocol.Move{{From: from, Epoch: epoch, Target: to}}}})
+	}
+	complete := func(from sharding.Member, epoch sharding.Epoch) Result {
+		return apply(&protocol.Entry{Kind: protocol.KindCompleteHandOff, CompleteHandOff: &protocol.CompleteHandOff{Type: "t", Epoch: epoch, From: from,
+			Senders: []protocol.SenderSeq{{Sender: c, Seq: 5}}}})
+	}
+	require.Equal(t, "", plan(a, b, 1).Code)
+	require.Equal(t, "", complete(a, 1).Code)
+	require.Equal(t, protocol.ShardRecord{State: protocol.Homed, Owner: b, Epoch: 2, Granted: s.Index(), Source: a}, s.Shards("t")[0])
+	require.Equal(t, CodeConflict, plan(b, c, 2).Code, "b has not confirmed")
+	ses := []protocol.ShardEpoch{{Epoch: 2}}
+	require.Equal(t, "", apply(&protocol.Entry{Kind: protocol.KindReleaseHandovers, ReleaseHandovers: &protocol.ReleaseHandovers{Type: "t", Shards: ses}}).Code)
+	require.Equal(t, "", plan(b, c, 2).Code)
+	require.Equal(t, "", apply(&protocol.Entry{Kind: protocol.KindFenceShards, FenceShards: &protocol.FenceShards{Type: "t", Shards: ses, Cause: protocol.CauseTimeout}}).Code)
+	require.Equal(t, "", apply(&protocol.Entry{Kind: protocol.KindSetDrain, SetDrain: &protocol.SetDrain{Member: c, On: true}}).Code)
+	require.Equal(t, "", complete(b, 2).Code)
+	checkWhole(t, s)
+	require.Equal(t, protocol.ShardRecord{State: protocol.Unassigned, Epoch: 2, Granted: s.Shards("t")[0].Granted, Source: b}, s.Shards("t")[0])
+	require.Contains(t, s.types[0].handovers, uint32(0))
+	require.Equal(t, "", apply(&protocol.Entry{Kind: protocol.KindAssignHomes, AssignHomes: &protocol.AssignHomes{Type: "t", Homes: []protocol.Home{{Epoch: 2, Owner: a}}}}).Code)
+	require.Equal(t, b, s.Shards("t")[0].Source, "b still forwards")
+	require.Contains(t, s.types[0].handovers, uint32(0), "and a must know the numbers")
+	require.Equal(t, "", apply(&protocol.Entry{Kind: protocol.KindDeregister, Deregister: &protocol.Deregister{Member: a, Cause: protocol.CauseLapsed}}).Code)
+	require.NotContains(t, s.types[0].handovers, uint32(0), "a may have begun any number since")
+	require.True(t, s.Shards("t")[0].Source.IsZero())
+}
+
 // Bad snapshots are errors that name what is wrong, and leave the state alone.
 func TestRestoreRefuses(t *testing.T) {
 	s := bigState(t, 10, 3)
@@ -304,6 +368,9 @@ func TestDelta(t *testing.T) {
 		require.Len(t, full.Members, 2)
 	}
 	s.goneFrom = 5
+	again := NewState(Mutations{})
+	require.NoError(t, again.Restore(snapshotOf(t, s)))
+	require.Equal(t, uint64(5), again.goneFrom)
 	require.True(t, s.Delta(1, sharding.Revision{Index: 4}).Full, "departures before are forgotten")
 	require.False(t, s.Delta(1, sharding.Revision{Index: 5}).Full)
 }

@@ -84,15 +84,13 @@ func (r *Region) pop(sh *shard) waiting {
 // refuse ends a numbered message that was surely not begun: a Tell is a dead letter, an Ask gets Unavailable (I13). Its number is noted,
 // so that no hold waits for it.
 func (r *Region) refuse(sh *shard, d *protocol.Deliver, reason string) {
-	if sh != nil {
-		r.sender(sh, d.Sender).settle(d.Seq, d.Seq)
-	}
+	r.sender(sh, d.Sender).settle(d.Seq, d.Seq)
 	if d.Mode == protocol.Tell {
 		r.emit(DeadLetter{Deliver: d, Reason: reason})
 		return
 	}
 	reply := protocol.Reply{Ask: d.Ask, Status: protocol.StatusUnavailable, Payload: []byte(reason)}
-	if sh != nil && sh.routable() {
+	if sh.routable() {
 		reply.Home = &protocol.MovedTo{Type: r.cfg.Type, Shard: sh.home.Shard, Owner: sh.home.Owner, Epoch: sh.home.Epoch}
 	}
 	r.reply(d.Sender, reply)

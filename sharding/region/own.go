@@ -90,7 +90,7 @@ func (r *Region) dropEffects(sh *shard) {
 // grant: the map gives the shard to this node. It is served once StartShard has come and the lease covers it.
 func (r *Region) grant(sh *shard) {
 	sh.stage, sh.epoch, sh.granted = granted, sh.home.Epoch, sh.home.Granted
-	sh.briefed, sh.suspended, sh.fenced, sh.handOff = false, false, false, false
+	sh.briefed, sh.suspended, sh.fenced, sh.handOff, sh.ended = false, false, false, false, false
 	for i := range sh.arrived { // they wait for this ownership now
 		if w := &sh.arrived[i]; w.d != nil {
 			w.class = max(w.class, sh.epoch)
@@ -151,6 +151,9 @@ func (r *Region) covered(ev Covered) {
 			r.reply(e.to, e.reply)
 		}
 		sh.effects = nil
+		if sh.ended {
+			r.shardStopped(ShardStopped{Shard: sh.home.Shard, Epoch: sh.epoch})
+		}
 		if sh.stage == serving {
 			if !sh.hold {
 				r.drainAll(sh)
@@ -298,9 +301,11 @@ func (r *Region) shardStopped(ev ShardStopped) {
 	if sh == nil || sh.stage != stopping || sh.epoch != ev.Epoch {
 		return
 	}
+	if sh.ended = sh.suspended && len(sh.effects) > 0; sh.ended {
+		return // replies wait for the lease: the handoff does too, since none may leave after it
+	}
 	sh.started = false
 	r.ownedChanged = true
-	r.dropEffects(sh) // what was not covered when it was ready must not leave any more
 	if r.ending {
 		r.stoppedForGood(sh)
 		r.ended()

@@ -89,6 +89,7 @@ type shard struct {
 	started   bool           // StartLocal of epoch was given, and neither KillLocal nor the end of StopLocal
 	suspended bool
 	fenced    bool
+	ended     bool             // ShardStopped came while replies wait for the lease
 	handOff   bool             // ordered before StartShard came: complete as soon as it does
 	hold      bool             // after a handoff: a sender's direct messages wait for the forwarded ones
 	source    sharding.Member  // who forwards

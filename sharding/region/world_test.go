@@ -33,6 +33,7 @@ type world struct {
 	t      tester
 	draw   func(limit int) int // a number below limit
 	now    sharding.Instant
+	ttl    time.Duration
 	nodes  []*wnode
 	links  [3][3][]protocol.Message
 	index  uint64
@@ -50,6 +51,9 @@ type world struct {
 	dead     map[uint64]string
 	commands uint64
 	stops    map[string]int
+	aborted  map[string]bool   // generations that an abort has superseded
+	killed   map[uint64]bool   // messages that were killed with them
+	answered map[uint64]string // which generation has made the reply
 }
 
 type wnode struct {
@@ -59,6 +63,7 @@ type wnode struct {
 	control []Event
 	running map[sharding.ShardID]*wshard
 	down    [3]bool
+	until   sharding.Instant // of the lease
 }
 
 type wshard struct {
@@ -69,8 +74,9 @@ type wshard struct {
 
 func newWorld(t tester, draw func(int) int, faults bool, limit int, off Mutations) *world {
 	w := &world{
-		t: t, draw: draw, now: 1, faults: faults, limit: limit, lastSeq: map[string]uint64{}, begunCmd: map[uint64]int{}, ended: map[uint64][]protocol.Status{},
+		t: t, draw: draw, now: 1, ttl: 80 * time.Millisecond, faults: faults, limit: limit, lastSeq: map[string]uint64{}, begunCmd: map[uint64]int{}, ended: map[uint64][]protocol.Status{},
 		asks: map[uint64]bool{}, dead: map[uint64]string{}, stops: map[string]int{},
+		aborted: map[string]bool{}, killed: map[uint64]bool{}, answered: map[uint64]string{},
 	}
 	for i := range 3 {
 		n := &wnode{i: i, self: member(string(rune('a' + i))), running: map[sharding.ShardID]*wshard{}}
@@ -114,6 +120,9 @@ func (w *world) run(n *wnode, commands []Command) {
 		case *Transmit:
 			j := int(c.To.Node[0] - 'a')
 			w.t.Logf("    %+v", c.Message)
+			if m, ok := c.Message.(*protocol.Reply); ok && m.Status == protocol.StatusOK {
+				w.leased(n, "a reply leaves")
+			}
 			if !n.down[j] {
 				w.links[n.i][j] = append(w.links[n.i][j], c.Message)
 			}
@@ -128,9 +137,25 @@ func (w *world) run(n *wnode, commands []Command) {
 			}
 			n.running[c.Shard].stopping = true
 		case KillLocal:
-			w.fail("nothing lapses here, but %s kills %d/%d", n.self, c.Shard, c.Epoch)
+			if !w.aborted[fmt.Sprint(c.Shard, "/", c.Epoch)] {
+				w.fail("%s kills %d/%d, which nothing has superseded", n.self, c.Shard, c.Epoch)
+			}
+			if run := n.running[c.Shard]; run != nil {
+				for _, d := range run.queue {
+					w.killed[d.Command.Seq] = true
+				}
+				delete(n.running, c.Shard)
+			}
+			for cmd, gen := range w.answered { // its reply may be waiting for the lease
+				if gen == fmt.Sprint(c.Shard, "/", c.Epoch) {
+					w.killed[cmd] = true
+				}
+			}
 		case ReplyLocal:
 			cmd := c.Reply.Ask
+			if c.Reply.Status == protocol.StatusOK {
+				w.leased(n, "a reply ends")
+			}
 			w.ended[cmd] = append(w.ended[cmd], c.Reply.Status)
 		case DeadLetter:
 			if c.Reason != DeadLate {
@@ -144,10 +169,34 @@ func (w *world) run(n *wnode, commands []Command) {
 	}
 }
 
+func (w *world) leased(n *wnode, what string) {
+	if w.now >= n.until {
+		w.fail("I3: at %s %s at %d, the lease lapsed at %d", n.self, what, w.now, n.until)
+	}
+}
+
+// renew extends a node's lease as of now.
+func (w *world) renew(n *wnode) {
+	n.control = append(n.control, Covered{Revision: sharding.Revision{Index: w.index}, Until: w.now.Add(w.ttl)})
+}
+
+// abort gives a moving shard back to its owner under a new epoch.
+func (w *world) abort(s sharding.ShardID) {
+	h := w.homes[s]
+	if h.State != protocol.Moving {
+		return
+	}
+	w.aborted[fmt.Sprint(s, "/", h.Epoch)] = true
+	w.moving[s] = -1
+	w.grant(s, int(h.Owner.Node[0]-'a'), sharding.Member{}, false, nil)
+}
+
 func (w *world) deliver(n *wnode, c *DeliverLocal) {
 	d := c.Deliver
+	w.leased(n, "a message begins")
 	run := n.running[c.Shard]
-	if run == nil || run.epoch != c.Epoch || run.stopping || w.homes[c.Shard].Owner != n.self || w.homes[c.Shard].Epoch != c.Epoch {
+	h := w.homes[c.Shard]
+	if run == nil || run.epoch != c.Epoch || run.stopping || h.Owner != n.self || h.Epoch != c.Epoch && !w.aborted[fmt.Sprint(c.Shard, "/", c.Epoch)] {
 		w.fail("I1: %s begins %+v, but does not run shard %d at epoch %d", n.self, d, c.Shard, c.Epoch)
 	}
 	key := fmt.Sprint(d.Sender.Node, " ", d.Shard)
@@ -164,8 +213,8 @@ func (w *world) deliver(n *wnode, c *DeliverLocal) {
 
 func (w *world) publish(s sharding.ShardID) {
 	for _, n := range w.nodes {
-		n.control = append(n.control, MapChanged{Revision: sharding.Revision{Index: w.index}, Records: []protocol.ShardRecord{w.homes[s]}},
-			Covered{Revision: sharding.Revision{Index: w.index}, Until: w.now.Add(time.Hour)})
+		n.control = append(n.control, MapChanged{Revision: sharding.Revision{Index: w.index}, Records: []protocol.ShardRecord{w.homes[s]}})
+		w.renew(n)
 	}
 }
 
@@ -251,6 +300,9 @@ func (w *world) obey(n *wnode) bool {
 	}
 	ev := n.control[0]
 	n.control = n.control[1:]
+	if c, ok := ev.(Covered); ok {
+		n.until = max(n.until, c.Until)
+	}
 	w.step(n, ev)
 	return true
 }
@@ -265,6 +317,7 @@ func (w *world) work(n *wnode, s sharding.ShardID) bool {
 		d := run.queue[0]
 		run.queue = run.queue[1:]
 		if d.Mode == protocol.Ask {
+			w.answered[d.Command.Seq] = fmt.Sprint(s, "/", run.epoch)
 			w.step(n, EffectReady{Shard: s, Epoch: run.epoch, To: d.Sender, Reply: protocol.Reply{Ask: d.Ask}})
 		}
 		return true
@@ -297,6 +350,10 @@ func (w *world) settle() {
 				w.breakLink(i, j)
 			}
 		}
+	}
+	w.ttl = 24 * time.Hour
+	for _, n := range w.nodes {
+		w.renew(n)
 	}
 	for quiet := 0; quiet < 3; {
 		quiet++
@@ -342,7 +399,7 @@ func (w *world) check() {
 		if len(ends) == 1 && ends[0] == protocol.StatusUnavailable && w.begunCmd[cmd] > 0 {
 			w.fail("I13: ask %d is called unavailable, but was begun", cmd)
 		}
-		if len(ends) == 0 && !w.faults {
+		if len(ends) == 0 && !w.faults && !w.killed[cmd] {
 			w.fail("I13: ask %d does not end", cmd)
 		}
 	}
@@ -392,8 +449,12 @@ func (w *world) play(steps int) {
 			w.work(n, sharding.ShardID(k))
 		case op < 95:
 			w.move(sharding.ShardID(k), n.i)
-		case op < 97:
+		case op < 96:
 			w.step(n, Ticked{})
+		case op < 97:
+			w.abort(sharding.ShardID(k))
+		case op < 98:
+			w.renew(n)
 		case w.faults && n.i != k:
 			w.breakLink(n.i, k)
 		}
