@@ -152,6 +152,20 @@ func TestMemoryLimitHolds(t *testing.T) {
 	}
 }
 
+// Depth is counted from each call of the host, not from where the last one left it.
+func TestDepthStartsAnew(t *testing.T) {
+	for _, e := range engines {
+		s := load(t, e, fixture(t, "attack/deep-enough"), host.Limits{Budget: time.Minute})
+		for range 3 {
+			require.NoError(t, rebalance(s).Err)
+			require.NoError(t, allocate(s).Err)
+		}
+		_, err := runtimeFor(t, e).Load(context.Background(), fixture(t, "attack/deep-enough"), host.Limits{Depth: 500}, nil)
+		require.Equal(t, host.RuleWarmUp, host.RuleOf(err))
+		require.ErrorIs(t, err, host.ErrDepth)
+	}
+}
+
 // Spec 1.3: exact fuel: the call that just fits is ok, with one unit less it is stopped, in both engines.
 func TestFuelIsExactAtTheEdge(t *testing.T) {
 	for _, name := range []string{"attack/well-behaved", "attack/log-some", "attack/grow-once"} {

@@ -103,6 +103,33 @@ func TestFuelBeforeClock(t *testing.T) {
 	require.Equal(t, VerdictFuel, spend(m, 11).verdict)
 }
 
+// leaf is a guest function that charges as it returns, when nobody checks any more.
+type leaf struct {
+	api.Function
+	c *counter
+	n uint64
+}
+
+func (l leaf) CallWithStack(context.Context, []uint64) error {
+	l.c.v -= l.n
+	return nil
+}
+
+// The host looks at what is left after each call too: a guest need not check its last charge.
+func TestLastChargeIsChecked(t *testing.T) {
+	m, c := newMeter(10)
+	in := &instance{ctx: context.Background(), meter: *m, depth: &counter{}}
+	for _, tc := range []struct {
+		limit int64
+		cost  uint64
+		is    error
+	}{{7, 7, nil}, {7, 8, ErrFuel}, {25, 25, nil}, {25, 26, ErrFuel}} {
+		in.meter.begin(context.Background(), tc.limit, 0)
+		_, err := in.invoke(leaf{c: c, n: tc.cost})
+		require.ErrorIs(t, err, tc.is)
+	}
+}
+
 func TestCancelledCall(t *testing.T) {
 	m, _ := newMeter(10)
 	why := errors.New("leader stepped down")
