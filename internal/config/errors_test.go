@@ -60,7 +60,7 @@ func TestBadFiles(t *testing.T) {
 		{"no shards", oneType + "shards = 0\n", `node.toml:4:10: type.counter.shards: 0 is out of range (want 1 to 1_000_000)`},
 		{"enumeration", oneType + "place = \"eagre\"\n", `node.toml:4:9: type.counter.place: "eagre" is none of on_demand, eager (did you mean "eager"?)`},
 		{"log level", "[log]\nlevel = \"trace\"\n", `node.toml:2:9: log.level: "trace" is none of debug, info, warn, error`},
-		{"lease shorter than an election", "[sharding]\nlease_ttl = \"400ms\"\n", `node.toml:2:13: sharding.lease_ttl: "400ms" must be longer than raft.heartbeat_timeout = "500ms": leases would lapse before a new leader can be elected`},
+		{"lease shorter than an election", "[sharding]\nlease_ttl = \"400ms\"\n", `node.toml:2:13: sharding.lease_ttl: "400ms" must be longer than raft.heartbeat_timeout = "1s": leases would lapse before a new leader can be elected`},
 
 		// Names.
 		{"node name", "name = \"a/b\"\n", `node.toml:1:8: name: "a/b" holds '/' (want letters, digits, '.', '-' and '_')`},
