@@ -205,7 +205,7 @@ func TestOddities(t *testing.T) {
 	assert.Len(t, load(t, Sample(), open...).Warnings(), 2)
 	assert.Len(t, load(t, Sample(), append(open, "gossip.keys="+key)...).Warnings(), 1)
 	assert.Len(t, load(t, Sample(), "http.address=0.0.0.0:80", "http.insecure_bind=true").Warnings(), 1)
-	assert.Len(t, load(t, Sample(), "sharding.lease_ttl=1s").Warnings(), 1)
+	assert.Len(t, load(t, Sample(), "sharding.lease_ttl=2s").Warnings(), 1)
 	assert.Empty(t, load(t, Sample(), "http.address=0.0.0.0:80", "http.tokens.admin=0123456789abcdef").Warnings())
 	assert.Empty(t, load(t, Sample(), "gossip.bind=10.0.0.1:7946", "transport.bind=10.0.0.1:7947", "gossip.keys="+key,
 		`tls={ca="a", cert="b", key="c"}`).Warnings())
