@@ -51,6 +51,10 @@ func (r *rewriter) appendBody(dst []byte, i int) []byte {
 			b.move(in, c.Targets)
 			continue
 		}
+		if zero, or, ok := r.ands.compared(c.Body, at); ok {
+			b.dst = wasmbin.AppendInstr(b.dst, wasmbin.Instr{Op: zero}, nil)
+			b.op(or)
+		}
 		b.instr(in, c.Targets)
 		if t, ok := makesNaN(in.Op); ok && !readByArithmetic(c.Body[at+1:]) {
 			b.canonical(t)

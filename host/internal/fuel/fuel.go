@@ -169,6 +169,7 @@ type rewriter struct {
 	splits                         splits
 
 	plan   plan  // of the body at hand
+	ands   ands  // of the body at hand
 	places []int // see lastSet
 	place  int
 }
