@@ -101,6 +101,16 @@ func TestBudgetStopsEveryAttack(t *testing.T) {
 	}
 }
 
+// A module that is initialised anew at each call pays for that from the call's budget.
+func TestBudgetCoversInitialisation(t *testing.T) {
+	s := load(t, host.Compiler, fixture(t, "attack/slow-init"), host.Limits{Budget: time.Minute})
+	require.NoError(t, allocate(s).Err)
+	hurried := load(t, host.Compiler, fixture(t, "attack/slow-init"), host.Limits{Budget: time.Microsecond})
+	res := allocate(hurried)
+	require.ErrorIs(t, res.Err, host.ErrBudget)
+	require.Equal(t, host.VerdictBudget, res.Record.Verdict)
+}
+
 func TestCallerWhoGivesUp(t *testing.T) {
 	s := load(t, host.Compiler, fixture(t, "attack/loop"), host.Limits{Fuel: host.MaxFuel, Budget: time.Hour})
 	ctx, cancel := context.WithTimeoutCause(context.Background(), 10*time.Millisecond, errors.New("leader stepped down"))
