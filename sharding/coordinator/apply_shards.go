@@ -120,12 +120,16 @@ func (s *State) pinnedElsewhere(t *typeState, i uint32, m sharding.Member) bool 
 
 // grant gives a shard an owner under a new epoch, above every one before (I2). Source stays only where something was handed over.
 func (s *State) grant(t *typeState, i uint32, owner uint32) {
-	if _, handed := t.handovers[i]; !handed {
+	_, handed := t.handovers[i]
+	if !handed {
 		t.source[i] = 0
 	}
 	t.state[i], t.owner[i], t.target[i] = protocol.Homed, owner, 0
 	t.epoch[i] = max(t.epoch[i], s.baseEpoch) + 1
 	t.granted[i] = s.index
+	if !handed {
+		t.chain[i] = t.epoch[i]
+	}
 	delete(t.fenced, i)
 	s.touch(t, i)
 }

@@ -54,7 +54,7 @@ func (m *Machine) counted(ms int64) time.Duration {
 
 // lapseOf is when the member counts as lapsed: no lease is good any more, and no renewal has come in for as long.
 func (m *Machine) lapseOf(p *peer) sharding.Instant {
-	lapse := max(p.lapse, m.floor)
+	lapse := max(p.lapse, m.floor, m.awake)
 	if p.arrived != 0 {
 		lapse = max(lapse, p.arrived.Add(m.ttl()))
 	}

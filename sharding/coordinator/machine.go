@@ -22,6 +22,8 @@ type Machine struct {
 	elected bool // raft says that this server leads, in term
 	active  bool // and the barrier has passed: it may act (I5)
 	term    uint64
+	callAt  sharding.Instant // when to call those again that Serf sees up and that have not registered
+	awake   sharding.Instant // after a stall of this process silence counts from here: renewals may wait to be read
 	floor   sharding.Instant // leases that earlier leaders acknowledged have lapsed after this (I7)
 
 	seen map[sharding.Member]sight // Serf's view; kept without leadership too
@@ -47,6 +49,9 @@ type sight struct {
 type pending struct {
 	done func(Result)
 }
+
+// stalled is how long without an event this process must have stood still: ticks come every 100 ms.
+const stalled = 300 * time.Millisecond
 
 // The time between repeats of a directive that has not been answered.
 const repeatEvery = time.Second
@@ -96,6 +101,9 @@ func (m *Machine) hint(who sharding.Member) {
 
 // Step takes one event at a time and returns what is to be done, in order. at never goes back; an earlier one counts as the last.
 func (m *Machine) Step(at sharding.Instant, ev Event) []Command {
+	if at.Sub(m.at) > stalled {
+		m.awake = at.Add(m.ttl() / 2)
+	}
 	m.at = max(m.at, at)
 	m.cmds = nil
 	switch ev := ev.(type) {
@@ -149,7 +157,7 @@ func (m *Machine) note(n Note) { m.do(n) }
 // lead begins acting: everything committed before has been applied.
 func (m *Machine) lead() {
 	m.active = true
-	m.floor = m.at
+	m.floor, m.awake = m.at, m.at
 	if !m.cfg.Off.LeaseMargin {
 		m.floor = m.at.Add(withMargin(time.Duration(m.state.longestTTL) * time.Millisecond))
 	}
@@ -167,6 +175,9 @@ func (m *Machine) lead() {
 	}
 	if m.state.created {
 		m.do(Broadcast{Message: &protocol.Leading{Term: m.term}})
+		for _, n := range m.state.members() { // whom Serf may not know as up yet: they have shards to keep (I16)
+			m.send(m.state.slots[n].member, &protocol.Leading{Term: m.term})
+		}
 	}
 }
 
@@ -346,6 +357,10 @@ func (m *Machine) tick() {
 		if p := m.peers[who]; p != nil && !p.synced {
 			m.hint(who) // Leading may have been lost
 		}
+	}
+	if m.at >= m.callAt {
+		m.callAt = m.at.Add(repeatEvery)
+		m.callStrangers()
 	}
 	m.joined = true // settle times and lapses pass without an event
 }

@@ -178,6 +178,29 @@ func (m *Machine) sees(ev MemberSeen) {
 		}
 	}
 	m.joined = m.joined || m.active
+	if p := m.peers[ev.Member]; ev.Status == MemberUp && m.active && m.state.created && (p == nil || !p.synced) {
+		m.send(ev.Member, &protocol.Leading{Term: m.term}) // it was not known as up when this term began, or lost the word
+	}
+}
+
+// callStrangers says who leads to all that are up by Serf's word and have not registered: nobody else tells a plain node, and the word may
+// have been lost with a connection.
+func (m *Machine) callStrangers() {
+	var strangers []sharding.Member
+	for who, s := range m.seen { // unordered: sorted below
+		if s.status == MemberUp && m.peers[who] == nil {
+			strangers = append(strangers, who)
+		}
+	}
+	slices.SortFunc(strangers, func(a, b sharding.Member) int {
+		if a.Less(b) {
+			return -1
+		}
+		return 1
+	})
+	for _, who := range strangers {
+		m.send(who, &protocol.Leading{Term: m.term})
+	}
 }
 
 // candidates gives the members that may get shards of a type now, sorted by name: registered and hosting, settled, lease alive, not

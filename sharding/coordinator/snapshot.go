@@ -69,6 +69,7 @@ type typeForm struct {
 	Decisions []decisionForm    `cbor:"18,keyasint"`
 	Strategy  strategyForm      `cbor:"19,keyasint"`
 	Pass      passForm          `cbor:"20,keyasint"`
+	Chain     []byte            `cbor:"21,keyasint"` // as Epoch
 }
 
 type fencedForm struct {
@@ -159,7 +160,7 @@ func (t *typeState) form() typeForm {
 	f := typeForm{
 		Name: t.name, NumShards: t.numShards, Created: t.created, Changed: t.changed, Eager: t.eager, Expect: t.expect,
 		State: make([]byte, len(t.state)), Owner: pack32(t.owner), Target: pack32(t.target), Source: pack32(t.source),
-		Epoch: pack64(t.epoch), Granted: pack64(t.granted), ChangedAt: pack64(t.changedAt), Decided: pack64(t.decided),
+		Epoch: pack64(t.epoch), Chain: pack64(t.chain), Granted: pack64(t.granted), ChangedAt: pack64(t.changedAt), Decided: pack64(t.decided),
 		Strategy: strategyForm{t.strategy.seq, t.strategy.spec, t.strategy.marked, t.strategy.good, t.strategy.failed, t.strategy.failure},
 		Pass:     passForm{t.pass.index, t.pass.seed, t.pass.now, t.pass.cause},
 	}
@@ -256,6 +257,7 @@ func (f *typeForm) restore(slots uint32) (*typeState, error) {
 		set  func(i int, v uint64)
 	}{
 		{"epochs", f.Epoch, func(i int, v uint64) { t.epoch[i] = sharding.Epoch(v) }},
+		{"chains", f.Chain, func(i int, v uint64) { t.chain[i] = sharding.Epoch(v) }},
 		{"grants", f.Granted, func(i int, v uint64) { t.granted[i] = v }},
 		{"changes", f.ChangedAt, func(i int, v uint64) { t.changedAt[i] = v }},
 		{"decisions", f.Decided, func(i int, v uint64) { t.decided[i] = v }},

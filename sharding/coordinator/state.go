@@ -75,6 +75,7 @@ type typeState struct {
 	target    []uint32
 	source    []uint32
 	epoch     []sharding.Epoch
+	chain     []sharding.Epoch // first epoch since which every grant was handed over
 	granted   []uint64
 	changedAt []uint64
 	decided   []uint64 // key of decisions; 0: none
@@ -130,7 +131,7 @@ func newType(name sharding.TypeName, n uint32, index uint64) *typeState {
 	return &typeState{
 		name: name, numShards: n, created: index,
 		state: make([]protocol.ShardState, n), owner: make([]uint32, n), target: make([]uint32, n), source: make([]uint32, n),
-		epoch: make([]sharding.Epoch, n), granted: make([]uint64, n), changedAt: make([]uint64, n), decided: make([]uint64, n),
+		epoch: make([]sharding.Epoch, n), chain: make([]sharding.Epoch, n), granted: make([]uint64, n), changedAt: make([]uint64, n), decided: make([]uint64, n),
 		fenced: map[uint32]uint64{}, handovers: map[uint32][]protocol.SenderSeq{}, pins: map[uint32]sharding.NodeID{},
 		reasons: map[uint32]string{}, decisions: map[uint64]*decision{},
 	}
@@ -206,7 +207,7 @@ func (s *State) newest(node sharding.NodeID) uint32 {
 func (s *State) record(t *typeState, i uint32) protocol.ShardRecord {
 	return protocol.ShardRecord{
 		Shard: sharding.ShardID(i), State: t.state[i], Owner: s.slots[t.owner[i]].member, Epoch: t.epoch[i], Granted: t.granted[i],
-		Target: s.slots[t.target[i]].member, Source: s.slots[t.source[i]].member,
+		Target: s.slots[t.target[i]].member, Source: s.slots[t.source[i]].member, Chain: t.chain[i],
 	}
 }
 

@@ -307,7 +307,7 @@ func TestHandovers(t *testing.T) {
 	}
 	require.Equal(t, "", plan(a, b, 1).Code)
 	require.Equal(t, "", complete(a, 1).Code)
-	require.Equal(t, protocol.ShardRecord{State: protocol.Homed, Owner: b, Epoch: 2, Granted: s.Index(), Source: a}, s.Shards("t")[0])
+	require.Equal(t, protocol.ShardRecord{State: protocol.Homed, Owner: b, Epoch: 2, Granted: s.Index(), Source: a, Chain: 1}, s.Shards("t")[0])
 	require.Equal(t, CodeConflict, plan(b, c, 2).Code, "b has not confirmed")
 	ses := []protocol.ShardEpoch{{Epoch: 2}}
 	require.Equal(t, "", apply(&protocol.Entry{Kind: protocol.KindReleaseHandovers, ReleaseHandovers: &protocol.ReleaseHandovers{Type: "t", Shards: ses}}).Code)
@@ -316,7 +316,7 @@ func TestHandovers(t *testing.T) {
 	require.Equal(t, "", apply(&protocol.Entry{Kind: protocol.KindSetDrain, SetDrain: &protocol.SetDrain{Member: c, On: true}}).Code)
 	require.Equal(t, "", complete(b, 2).Code)
 	checkWhole(t, s)
-	require.Equal(t, protocol.ShardRecord{State: protocol.Unassigned, Epoch: 2, Granted: s.Shards("t")[0].Granted, Source: b}, s.Shards("t")[0])
+	require.Equal(t, protocol.ShardRecord{State: protocol.Unassigned, Epoch: 2, Granted: s.Shards("t")[0].Granted, Source: b, Chain: 1}, s.Shards("t")[0])
 	require.Contains(t, s.types[0].handovers, uint32(0))
 	require.Equal(t, "", apply(&protocol.Entry{Kind: protocol.KindAssignHomes, AssignHomes: &protocol.AssignHomes{Type: "t", Homes: []protocol.Home{{Epoch: 2, Owner: a}}}}).Code)
 	require.Equal(t, b, s.Shards("t")[0].Source, "b still forwards")
@@ -324,6 +324,8 @@ func TestHandovers(t *testing.T) {
 	require.Equal(t, "", apply(&protocol.Entry{Kind: protocol.KindDeregister, Deregister: &protocol.Deregister{Member: a, Cause: protocol.CauseLapsed}}).Code)
 	require.NotContains(t, s.types[0].handovers, uint32(0), "a may have begun any number since")
 	require.True(t, s.Shards("t")[0].Source.IsZero())
+	require.Equal(t, "", apply(&protocol.Entry{Kind: protocol.KindAssignHomes, AssignHomes: &protocol.AssignHomes{Type: "t", Homes: []protocol.Home{{Epoch: 3, Owner: b}}}}).Code)
+	require.Equal(t, sharding.Epoch(4), s.Shards("t")[0].Chain, "b was told nothing: a new chain of handoffs begins")
 }
 
 // Bad snapshots are errors that name what is wrong, and leave the state alone.

@@ -181,6 +181,9 @@ type ShardRecord struct {
 	Granted uint64           `cbor:"4,keyasint"`          // index of the entry that granted Epoch: covered by acks of that revision or later
 	Target  sharding.Member  `cbor:"5,keyasint,omitzero"` // while moving, if known
 	Source  sharding.Member  `cbor:"6,keyasint,omitzero"` // who had it before, and forwards
+	// Chain is the first epoch of the unbroken chain of handoffs that led to Epoch: since then each owner was told the last numbers of the
+	// one before. What was sent to an owner further back than the one before Chain may be behind what others have begun (I12).
+	Chain sharding.Epoch `cbor:"7,keyasint,omitempty"`
 }
 
 // ShardHome answers GetShardHome. It is also told by the map; whichever comes first counts.

@@ -14,6 +14,7 @@ type Deliver struct {
 	Mode     Mode
 	Ask      uint64 // correlation id at Sender; 0 for a Tell
 	Deadline int64  // ms left when sent; 0: none
+	Held     uint32 // ms for which former owners have held it back (spec 2.3), so that a hold without an end does not begin anew with each move
 	Command  Command
 	Entity   string
 	Payload  []byte

@@ -17,7 +17,7 @@ const (
 
 // Body of each data frame, in order. uv: unsigned varint; name: uv length, bytes; member: name, 16 bytes of incarnation.
 //
-//	Deliver      flags, name type, uv shard, uv epoch, member sender, uv seq, hops, [uv ask], [uv deadline], [16 bytes, uv command], name entity, payload to the end
+//	Deliver      flags, name type, uv shard, uv epoch, member sender, uv seq, hops, [uv ask], [uv deadline], [uv held], [16 bytes, uv command], name entity, payload to the end
 //	Reply        flags, uv ask, status, [name type, uv shard, member owner, uv epoch], payload to the end
 //	SenderMoved  name type, uv shard, uv epoch, uv from, uv seq
 //	SenderDone   name type, uv shard, uv epoch, member sender, uv from, uv seq
@@ -26,7 +26,8 @@ const (
 	flagAsk      = 0x04
 	flagDeadline = 0x08
 	flagCommand  = 0x10
-	flagsDeliver = 0x1f
+	flagHeld     = 0x20
+	flagsDeliver = 0x3f
 
 	flagHome   = 0x01
 	flagsReply = 0x01
@@ -83,6 +84,9 @@ func appendDeliver(dst []byte, m *Deliver) ([]byte, error) {
 	if m.Deadline != 0 {
 		flags |= flagDeadline
 	}
+	if m.Held != 0 {
+		flags |= flagHeld
+	}
 	if m.Command != (Command{}) {
 		flags |= flagCommand
 	}
@@ -103,6 +107,9 @@ func appendDeliver(dst []byte, m *Deliver) ([]byte, error) {
 	}
 	if flags&flagDeadline != 0 {
 		dst = binary.AppendUvarint(dst, uint64(m.Deadline))
+	}
+	if flags&flagHeld != 0 {
+		dst = binary.AppendUvarint(dst, uint64(m.Held))
 	}
 	if flags&flagCommand != 0 {
 		dst = append(dst, m.Command.Client[:]...)
@@ -182,6 +189,13 @@ func decodeData(kind FrameKind, body []byte) (Message, error) {
 				r.fail(errors.New("deadline is out of range"))
 			}
 			m.Deadline = int64(d)
+		}
+		if flags&flagHeld != 0 {
+			h := r.uvarint()
+			if h > 1<<32-1 {
+				r.fail(errors.New("time held is out of range"))
+			}
+			m.Held = uint32(h)
 		}
 		if flags&flagCommand != 0 {
 			m.Command.Client = r.incarnation()

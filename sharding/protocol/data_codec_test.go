@@ -31,7 +31,7 @@ func dataCases() []dataCase {
 	a := sharding.Member{Node: "node-a", Incarnation: incarnation(1)}
 	return []dataCase{
 		{"tell", &Deliver{Type: "counter", Shard: 7, Epoch: 3, Sender: a, Seq: 300, Entity: "user-42", Payload: []byte("hello")}},
-		{"ask", &Deliver{Type: "counter", Shard: 99, Epoch: 1 << 40, Sender: a, Seq: 1, Hops: 5, Mode: Ask, Ask: 17, Deadline: 5000,
+		{"ask", &Deliver{Type: "counter", Shard: 99, Epoch: 1 << 40, Sender: a, Seq: 1, Hops: 5, Mode: Ask, Ask: 17, Deadline: 5000, Held: 300,
 			Command: Command{Client: incarnation(9), Seq: 4}, Entity: "a/b\x00..", Payload: []byte{0xff}}},
 		{"start", &Deliver{Type: "t", Mode: Start, Ask: 1, Seq: 1, Sender: a, Entity: "e"}},
 		{"empty", &Deliver{}},

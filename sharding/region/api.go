@@ -305,6 +305,7 @@ const (
 	DeadBadFrame   = "bad_frame"    // shard, entity id, number or sender do not fit
 	DeadDeadline   = "deadline"     // ran out while buffered
 	DeadLate       = "stale_sender" // its number is not above the last one begun: repeated, or overtaken after a fault
+	DeadOvertaken  = "overtaken"    // sent to a former owner, and one in between may have begun what was sent later
 	DeadWaiting    = "waiting"      // the shard's state is on a store that is away
 )
 

@@ -21,7 +21,7 @@ type waiting struct {
 	// that a claim never overtakes what it is about.
 	class sharding.Epoch
 	from  sharding.Member
-	at    sharding.Instant
+	at    sharding.Instant // when it came; of one that is held, when the hold began, former owners' included
 	until sharding.Instant // an Ask's deadline; 0: none
 }
 

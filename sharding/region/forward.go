@@ -1,7 +1,9 @@
 package region
 
 import (
+	"maps"
 	"slices"
+	"time"
 
 	"github.com/droverhq/drover/sharding"
 	"github.com/droverhq/drover/sharding/protocol"
@@ -12,6 +14,7 @@ import (
 // one another; the successor forwards in its turn. Epochs grow with each hop, so nothing ever goes round or to and fro (spec 3.3).
 type successor struct {
 	epoch sharding.Epoch
+	chain sharding.Epoch
 	dest  sharding.Member
 	at    sharding.Instant
 }
@@ -32,7 +35,7 @@ func (r *Region) successor(sh *shard, class sharding.Epoch) (successor, bool) {
 	if _, gone := r.gone[h.Owner]; gone {
 		return successor{}, false
 	}
-	n := successor{epoch: h.Epoch, dest: h.Owner, at: r.now}
+	n := successor{epoch: h.Epoch, chain: h.Chain, dest: h.Owner, at: r.now}
 	sh.next = slices.DeleteFunc(sh.next, func(o successor) bool { return r.now >= o.at.Add(forgetAfter) })
 	if len(sh.next) == maxSuccessors {
 		sh.next = slices.Delete(sh.next, 0, 1)
@@ -50,6 +53,10 @@ func (r *Region) forward(sh *shard, w waiting, to successor) {
 	d := w.d
 	if s := sh.senders[d.Sender]; s != nil && d.Seq <= s.last {
 		r.late(d)
+		return
+	}
+	if overtaken(w.class, to.chain) {
+		r.refuse(sh, d, DeadOvertaken)
 		return
 	}
 	if d.Hops >= protocol.MaxHops {
@@ -72,6 +79,16 @@ func (r *Region) passClaim(c *protocol.SenderDone, to successor) {
 
 // passSettled hands on what is known not to come any more, once everything else has been forwarded.
 func (r *Region) passSettled(sh *shard) {
+	if sh.left && len(r.closed) > 0 {
+		to, ok := r.successor(sh, sh.epoch)
+		if !ok || r.down[to.dest] {
+			return
+		}
+		for _, m := range slices.SortedFunc(maps.Keys(r.closed), compareMembers) {
+			r.passClaim(&protocol.SenderDone{Shard: sh.home.Shard, Sender: m}, to)
+		}
+	}
+	sh.left = false
 	for _, m := range sh.sortedSenders() {
 		s := sh.senders[m]
 		if len(s.settled) == 0 {
@@ -95,7 +112,10 @@ func (r *Region) unhold(sh *shard) {
 	var front []waiting
 	for _, m := range sh.sortedSenders() {
 		s := sh.senders[m]
-		front = append(front, s.held...)
+		for _, w := range s.held {
+			w.d.Held = uint32(min(r.now.Sub(w.at)/time.Millisecond, 1<<31))
+			front = append(front, w)
+		}
 		s.held = nil
 		s.direct = false
 	}
@@ -107,30 +127,24 @@ func (r *Region) unhold(sh *shard) {
 // peerClosed: what the stream from a member carried and has not arrived never will. Holds that wait for it end, here and at the owners
 // that this node forwards to.
 func (r *Region) peerClosed(p sharding.Member) {
+	r.closed[p] = true
 	for i := range r.shards {
 		sh := &r.shards[i]
 		if sh.hold && sh.source == p {
 			r.endHolds(sh)
 		}
 		closed := &protocol.SenderDone{Type: r.cfg.Type, Shard: sh.home.Shard, Sender: p}
-		switch sh.stage {
-		case stopping, stopped:
-			closed.Epoch = sh.epoch
-			r.push(sh, waiting{claim: closed, class: sh.epoch})
-		case idle:
-			if len(sh.next) == 0 && len(sh.arrived) == 0 {
-				continue
-			}
-			if len(sh.arrived) > 0 {
-				c := *closed
-				c.Epoch = sh.arrived[len(sh.arrived)-1].class
-				r.push(sh, waiting{claim: &c, class: c.Epoch})
-				continue
-			}
-			for _, n := range sh.next {
-				if r.now < n.at.Add(forgetAfter) && !r.down[n.dest] {
-					r.passClaim(closed, n)
-				}
+		if sh.stage != idle || sh.left || len(sh.next) == 0 && len(sh.arrived) == 0 {
+			continue // told when it leaves
+		}
+		if len(sh.arrived) > 0 {
+			closed.Epoch = sh.arrived[len(sh.arrived)-1].class
+			r.push(sh, waiting{claim: closed, class: closed.Epoch})
+			continue
+		}
+		for _, n := range sh.next {
+			if r.now < n.at.Add(forgetAfter) && !r.down[n.dest] {
+				r.passClaim(closed, n)
 			}
 		}
 	}

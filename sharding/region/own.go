@@ -1,6 +1,8 @@
 package region
 
 import (
+	"slices"
+
 	"github.com/droverhq/drover/sharding"
 	"github.com/droverhq/drover/sharding/protocol"
 )
@@ -61,6 +63,7 @@ func (r *Region) superseded(sh *shard) {
 	r.kill(sh)
 	r.unhold(sh)
 	sh.stage, sh.report, sh.handOff = idle, nil, false
+	sh.left = true
 	if sh.home.Owner != r.cfg.Self {
 		sh.hold = false
 	}
@@ -89,8 +92,16 @@ func (r *Region) dropEffects(sh *shard) {
 
 // grant: the map gives the shard to this node. It is served once StartShard has come and the lease covers it.
 func (r *Region) grant(sh *shard) {
-	sh.stage, sh.epoch, sh.granted = granted, sh.home.Epoch, sh.home.Granted
+	sh.stage, sh.epoch, sh.granted, sh.chain = granted, sh.home.Epoch, sh.home.Granted, sh.home.Chain
 	sh.briefed, sh.suspended, sh.fenced, sh.handOff, sh.ended = false, false, false, false, false
+	sh.arrived = slices.DeleteFunc(sh.arrived, func(w waiting) bool {
+		if w.d == nil || !overtaken(w.class, sh.chain) {
+			return false
+		}
+		r.free(sizeOf(w.d))
+		r.refuse(sh, w.d, DeadOvertaken)
+		return true
+	})
 	for i := range sh.arrived { // they wait for this ownership now
 		if w := &sh.arrived[i]; w.d != nil {
 			w.class = max(w.class, sh.epoch)

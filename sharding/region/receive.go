@@ -64,7 +64,7 @@ func (r *Region) sender(sh *shard, m sharding.Member) *sender {
 
 func (sh *shard) sortedSenders() []sharding.Member {
 	all := make([]sharding.Member, 0, len(sh.senders))
-	for m := range sh.senders {
+	for m := range sh.senders { // unordered: sorted below
 		all = append(all, m)
 	}
 	slices.SortFunc(all, compareMembers)
@@ -72,7 +72,7 @@ func (sh *shard) sortedSenders() []sharding.Member {
 }
 
 func (sh *shard) holds() bool {
-	for _, s := range sh.senders {
+	for _, s := range sh.senders { // unordered: any one will do
 		if len(s.held) > 0 {
 			return true
 		}
@@ -83,6 +83,7 @@ func (sh *shard) holds() bool {
 // Arrive is Step(at, Arrived) without the detours: commands are appended to out. The region owns d from here on.
 func (r *Region) Arrive(at sharding.Instant, from sharding.Member, d *protocol.Deliver, out []Command) []Command {
 	r.begin(at, out)
+	r.heard(from)
 	sh := r.shard(d.Shard)
 	if sh == nil || d.Seq == 0 || d.Mode > protocol.Start || d.Hops == 0 && d.Sender != from || d.Deadline < 0 ||
 		sharding.CheckEntityID(d.Entity) != nil || sharding.ShardOf(d.Entity, r.cfg.NumShards) != d.Shard {
@@ -97,13 +98,24 @@ func (r *Region) Arrive(at sharding.Instant, from sharding.Member, d *protocol.D
 	return r.finish()
 }
 
+// heard notes that a member has a stream to here.
+func (r *Region) heard(m sharding.Member) {
+	if len(r.closed) > 0 {
+		delete(r.closed, m)
+	}
+}
+
 func (r *Region) arrive(sh *shard, from sharding.Member, d *protocol.Deliver, until sharding.Instant) {
-	if r.serves(sh, d.Epoch) && len(sh.arrived) == 0 {
+	if r.serves(sh, d.Epoch) && len(sh.arrived) == 0 && !overtaken(d.Epoch, sh.chain) {
 		r.accept(sh, waiting{d: d, from: from, class: d.Epoch, at: r.now, until: until})
 		return
 	}
 	if s := sh.senders[d.Sender]; s != nil && d.Seq <= s.last {
 		r.late(d)
+		return
+	}
+	if sh.stage != idle && overtaken(d.Epoch, sh.chain) {
+		r.refuse(sh, d, DeadOvertaken)
 		return
 	}
 	class := d.Epoch
@@ -114,6 +126,10 @@ func (r *Region) arrive(sh *shard, from sharding.Member, d *protocol.Deliver, un
 	r.pump(sh)
 	r.wantHome(sh)
 }
+
+// overtaken says that what was sent to the owner of epoch class may be behind what another owner has begun since, of which the owner after
+// the chain of handoffs that began at epoch chain was not told.
+func overtaken(class, chain sharding.Epoch) bool { return class+1 < chain }
 
 // serves says whether messages of senders that believe in an epoch may begin here now. One who believes in a newer epoch knows more than
 // this node: its message waits for the map.
@@ -138,7 +154,7 @@ func (r *Region) pump(sh *shard) {
 				return
 			}
 			if w := r.pop(sh); w.claim != nil {
-				r.settle(sh, w.claim)
+				r.settle(sh, w.from, w.claim)
 			} else {
 				r.accept(sh, w)
 			}
@@ -221,7 +237,7 @@ func (r *Region) holdBack(sh *shard, s *sender, w waiting) {
 		return
 	}
 	r.stats.Held++
-	w.at, w.class = r.now, max(w.class, sh.epoch)
+	w.at, w.class = r.now.Add(-time.Duration(w.d.Held)*time.Millisecond), max(w.class, sh.epoch)
 	s.held = slices.Insert(s.held, i, w)
 	sh.local = false
 	r.timers[sh.home.Shard] = struct{}{}
@@ -280,27 +296,27 @@ func (r *Region) cutHolds(sh *shard) {
 }
 
 // claimArrived takes a sender's or former owner's word that some numbers will not come any more.
-func (r *Region) claimArrived(id sharding.ShardID, c *protocol.SenderDone, bad bool) {
+func (r *Region) claimArrived(from sharding.Member, id sharding.ShardID, c *protocol.SenderDone, bad bool) {
 	sh := r.shard(id)
 	if sh == nil || bad || c.Seq > 0 && (c.From == 0 || c.From > c.Seq) {
 		return
 	}
 	c.Type, c.Shard = r.cfg.Type, id
-	r.claim(sh, c)
+	r.claim(sh, from, c)
 }
 
 // claim handles a claim in its turn: behind what arrived before it, and on the way of what it is about.
-func (r *Region) claim(sh *shard, c *protocol.SenderDone) {
+func (r *Region) claim(sh *shard, from sharding.Member, c *protocol.SenderDone) {
 	switch {
 	case len(sh.arrived) > 0 || sh.stage != idle && (sh.stage != serving || sh.suspended):
-		r.push(sh, waiting{claim: c, class: c.Epoch})
+		r.push(sh, waiting{claim: c, class: c.Epoch, from: from})
 		r.pump(sh)
 	case sh.stage == serving:
-		r.settle(sh, c)
+		r.settle(sh, from, c)
 	default:
 		to, ok := r.successor(sh, c.Epoch)
 		if !ok || r.down[to.dest] {
-			r.push(sh, waiting{claim: c, class: c.Epoch})
+			r.push(sh, waiting{claim: c, class: c.Epoch, from: from})
 			r.wantHome(sh)
 			return
 		}
@@ -309,7 +325,7 @@ func (r *Region) claim(sh *shard, c *protocol.SenderDone) {
 }
 
 // settle takes a claim as the owner. One about a way that this node has forwarded in between follows what it forwarded, and comes round.
-func (r *Region) settle(sh *shard, c *protocol.SenderDone) {
+func (r *Region) settle(sh *shard, from sharding.Member, c *protocol.SenderDone) {
 	for _, n := range sh.next {
 		if n.epoch > c.Epoch && n.epoch < sh.epoch && !r.down[n.dest] {
 			r.passClaim(c, n)
@@ -318,7 +334,7 @@ func (r *Region) settle(sh *shard, c *protocol.SenderDone) {
 	}
 	s := r.sender(sh, c.Sender)
 	if c.Seq == 0 {
-		s.direct = true
+		s.direct = s.direct || from == sh.source // what others know of a broken stream says nothing of what the source still forwards
 	} else {
 		s.settle(c.From, c.Seq)
 	}

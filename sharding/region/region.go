@@ -31,6 +31,9 @@ type Region struct {
 
 	down map[sharding.Member]bool
 	gone map[sharding.Member]sharding.Instant
+	// closed: members whose data stream to here ended and that have not been heard since. An owner that leaves tells the next one, which
+	// would wait for what they had sent.
+	closed map[sharding.Member]bool
 
 	count, bytes int                           // of all buffers: unsent, arrived, held, effects
 	timers       map[sharding.ShardID]struct{} // shards that a Ticked may have work for
@@ -65,6 +68,9 @@ type way struct {
 	dest  sharding.Member
 	epoch sharding.Epoch
 	first uint64 // first number on this way; none was sent while it is above shard.seq
+	floor uint64 // up to here numbers went to owners of which this one knows nothing; 0: none
+	lost  span   // numbers that went to a former owner to whom there is no stream any more, so that it can't be told; to 0: none
+	told  bool   // dest has been told of floor and lost
 }
 
 type shard struct {
@@ -83,6 +89,7 @@ type shard struct {
 	stage     stage
 	epoch     sharding.Epoch
 	granted   uint64
+	chain     sharding.Epoch // of the grant: see protocol.ShardRecord
 	since     sharding.Epoch // first epoch of this unbroken ownership: a sender that believes in it or a later one sends straight to here
 	dead      sharding.Epoch // up to here nothing is served ever again
 	briefed   bool           // StartShard of epoch came
@@ -100,6 +107,7 @@ type shard struct {
 	effects   []effect
 
 	// as owner or former owner
+	left    bool      // has left since the next owner was told what it needs not wait for
 	arrived []waiting // in order; served or forwarded from the front
 	next    []successor
 }
@@ -120,7 +128,7 @@ func New(cfg Config) *Region {
 	}
 	cfg.NumShards = max(cfg.NumShards, 1)
 	r := &Region{
-		cfg: cfg, shards: make([]shard, cfg.NumShards), down: map[sharding.Member]bool{}, gone: map[sharding.Member]sharding.Instant{},
+		cfg: cfg, shards: make([]shard, cfg.NumShards), down: map[sharding.Member]bool{}, gone: map[sharding.Member]sharding.Instant{}, closed: map[sharding.Member]bool{},
 		timers: map[sharding.ShardID]struct{}{},
 	}
 	for i := range r.shards {
@@ -142,11 +150,13 @@ func (r *Region) Step(at sharding.Instant, ev Event) []Command {
 	case Ticked:
 		r.tick()
 	case SenderMovedArrived:
+		r.heard(ev.From)
 		m := &ev.Message
-		r.claimArrived(m.Shard, &protocol.SenderDone{Epoch: m.Epoch, Sender: ev.From, From: m.From, Seq: m.Seq}, m.Seq == 0)
+		r.claimArrived(ev.From, m.Shard, &protocol.SenderDone{Epoch: m.Epoch, Sender: ev.From, From: m.From, Seq: m.Seq}, m.Seq == 0)
 	case SenderDoneArrived:
+		r.heard(ev.From)
 		m := ev.Message
-		r.claimArrived(m.Shard, &m, false)
+		r.claimArrived(ev.From, m.Shard, &m, false)
 	case PeerClosed:
 		r.peerClosed(ev.Peer)
 	case PeerDown:
@@ -291,11 +301,12 @@ func (r *Region) waitsForHome(sh *shard) bool {
 
 // forget drops what is known of members that went long ago, and of former ways.
 func (r *Region) forget() {
-	for m, at := range r.gone {
+	for m, at := range r.gone { // unordered: each entry is judged alone
 		if r.now < at.Add(forgetAfter) {
 			continue
 		}
 		delete(r.gone, m)
+		delete(r.closed, m)
 		for i := range r.shards {
 			if s := r.shards[i].senders[m]; s != nil && len(s.held) == 0 {
 				delete(r.shards[i].senders, m)

@@ -83,28 +83,59 @@ func (r *Region) deliverOwn(sh *shard, m *Submitted) {
 // reroute follows a change of the home: it ends the way to the former owner with a last word, and sends what has waited.
 func (r *Region) reroute(sh *shard) {
 	if sh.routable() && (sh.way.dest != sh.home.Owner || sh.way.epoch != sh.home.Epoch) {
-		r.endWay(sh)
-		sh.way = way{dest: sh.home.Owner, epoch: sh.home.Epoch, first: sh.seq + 1}
+		lost := r.endWay(sh)
+		if before := sh.way; !before.told && before.lost.to > 0 {
+			lost.from = before.lost.from
+			lost.to = max(lost.to, before.lost.to)
+		}
+		floor := uint64(0)
+		if sh.way.epoch < sh.home.Chain {
+			floor, lost = sh.seq, span{}
+		}
+		sh.way = way{dest: sh.home.Owner, epoch: sh.home.Epoch, first: sh.seq + 1, floor: floor, lost: lost}
 		sh.wanted = false
+		r.tellGaps(sh)
 	}
 	r.sendUnsent(sh)
 }
 
-// endWay tells the former owner up to which number this node has sent to it.
-func (r *Region) endWay(sh *shard) {
+// tellGaps tells an owner which numbers it must not wait for: those that went to owners of which it was not told (the chain of handoffs is
+// younger than this node's way to them), and those on a broken way to a former owner.
+func (r *Region) tellGaps(sh *shard) {
+	w := &sh.way
+	gap := w.lost
+	if w.floor > 0 {
+		gap = span{1, w.floor}
+	}
+	if gap.to == 0 || r.down[w.dest] {
+		return
+	}
+	w.told = true
+	c := &protocol.SenderDone{Type: r.cfg.Type, Shard: sh.home.Shard, Epoch: w.epoch, Sender: r.cfg.Self, From: gap.from, Seq: gap.to}
+	if w.dest == r.cfg.Self {
+		r.claim(sh, r.cfg.Self, c)
+	} else {
+		r.emit(&Transmit{To: w.dest, Message: c})
+	}
+}
+
+// endWay tells the former owner up to which number this node has sent to it; without a stream to it the numbers are given back, for the
+// next owner to be told that they may be lost.
+func (r *Region) endWay(sh *shard) (lost span) {
 	w := sh.way
 	if w.dest.IsZero() || w.first > sh.seq {
-		return
+		return span{}
 	}
 	sh.way.first = sh.seq + 1
 	if w.dest == r.cfg.Self {
-		r.claim(sh, &protocol.SenderDone{Type: r.cfg.Type, Shard: sh.home.Shard, Epoch: w.epoch, Sender: r.cfg.Self, From: w.first, Seq: sh.seq})
-		return
+		r.claim(sh, r.cfg.Self, &protocol.SenderDone{Type: r.cfg.Type, Shard: sh.home.Shard, Epoch: w.epoch, Sender: r.cfg.Self, From: w.first, Seq: sh.seq})
+		return span{}
 	}
 	if _, gone := r.gone[w.dest]; gone || r.down[w.dest] {
-		return // it learns from the end of the stream that nothing more will come
+		return span{w.first, sh.seq}
 	}
 	r.emit(&Transmit{To: w.dest, Message: &protocol.SenderMoved{Type: r.cfg.Type, Shard: sh.home.Shard, Epoch: w.epoch, From: w.first, Seq: sh.seq}})
+	return span{}
 }
 
 // sendUnsent sends what waited for a way, and finds out what new messages may skip.
@@ -150,7 +181,7 @@ func (r *Region) peerDown(p sharding.Member) {
 	r.down[p] = true
 	for i := range r.shards {
 		if sh := &r.shards[i]; sh.way.dest == p {
-			sh.remote = false
+			sh.remote, sh.way.told = false, false
 		}
 	}
 }
@@ -166,9 +197,10 @@ func (r *Region) peerUp(p sharding.Member) {
 		sh := &r.shards[i]
 		if sh.way.dest == p {
 			r.endWay(sh)
+			r.tellGaps(sh)
 			r.sendUnsent(sh)
 		}
-		if sh.stage == idle && len(sh.arrived) > 0 {
+		if sh.stage == idle && (len(sh.arrived) > 0 || len(sh.senders) > 0) {
 			r.pump(sh)
 		}
 	}

@@ -27,6 +27,7 @@ type Session struct {
 
 	registered   bool             // RegisterAck of the present leader came
 	registerAt   sharding.Instant // when to register next
+	hintAgain    sharding.Instant // likewise, with a leader that raft hints at and that has not answered: it was not ready then
 	resyncAt     sharding.Instant // not before this is a Register sent for a gap in the map
 	ttl          time.Duration
 	renewAt      sharding.Instant
@@ -88,7 +89,7 @@ func (s *Session) Step(at sharding.Instant, ev Event) []Command {
 func (s *Session) emit(c Command) { s.out = append(s.out, c) }
 
 func (s *Session) tick() {
-	if s.now >= s.registerAt {
+	if s.now >= s.registerAt || s.hintedTerm > s.term && s.now >= s.hintAgain {
 		s.register()
 	}
 	if s.registered && s.now >= s.renewAt {
@@ -123,6 +124,7 @@ func (s *Session) register() {
 		every = min(every, retryEvery)
 	}
 	s.registerAt = s.now.Add(every)
+	s.hintAgain = s.now.Add(retryEvery)
 	if to.IsZero() || s.stopping && !s.draining && s.drained {
 		return
 	}
@@ -167,14 +169,15 @@ func (s *Session) directive(ev DirectiveReceived) {
 	case term == s.term && ev.From != s.leader:
 		s.drop(ev, DropNotLeader)
 		return
-	case term > s.term && !isAck && !isLeading:
-		s.drop(ev, DropNotLeader) // it has not said yet that it leads
-		return
 	}
-	if term > s.term {
+	if term > s.term { // whatever it says: from now on nothing of an older term counts (I4)
 		s.follow(ev.From, term)
-		if isLeading {
+		if !isAck {
 			s.register()
+		}
+		if !isAck && !isLeading {
+			s.drop(ev, DropNotLeader) // it has not said yet that it leads
+			return
 		}
 	}
 	switch m := ev.Message.(type) {

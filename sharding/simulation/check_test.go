@@ -1,0 +1,215 @@
+package simulation
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/droverhq/drover/sharding"
+	"github.com/droverhq/drover/sharding/protocol"
+)
+
+var (
+	alice = sharding.Member{Node: "a", Incarnation: sharding.Incarnation{1}}
+	bob   = sharding.Member{Node: "b", Incarnation: sharding.Incarnation{2}}
+	carol = sharding.Member{Node: "c", Incarnation: sharding.Incarnation{3}}
+	cart7 = ShardKey{"cart", 7}
+)
+
+func homed(owner sharding.Member, epoch sharding.Epoch, granted uint64) protocol.ShardRecord {
+	return protocol.ShardRecord{Shard: 7, State: protocol.Homed, Owner: owner, Epoch: epoch, Granted: granted}
+}
+
+func in(s protocol.ShardState, r protocol.ShardRecord) protocol.ShardRecord {
+	r.State = s
+	return r
+}
+
+func to(target sharding.Member, r protocol.ShardRecord) protocol.ShardRecord {
+	r.State, r.Target = protocol.Moving, target
+	return r
+}
+
+func applied(index uint64, e *protocol.Entry, before, after protocol.ShardRecord) Applied {
+	hosts := map[sharding.TypeName]bool{"cart": true}
+	return Applied{
+		Global: int64(index) * 1e9, Index: index, Term: 1, Entry: e, Changes: []Change{{cart7, before, after}},
+		Members: map[sharding.Member]MemberView{alice: {Hosts: hosts}, bob: {Hosts: hosts}, carol: {Hosts: hosts, Draining: true}},
+		Pins:    map[ShardKey]sharding.NodeID{},
+	}
+}
+
+func homes() *protocol.Entry {
+	return &protocol.Entry{Kind: protocol.KindAssignHomes, AssignHomes: &protocol.AssignHomes{Type: "cart"}}
+}
+
+func plan(from sharding.Member, epoch sharding.Epoch, cause protocol.Cause) *protocol.Entry {
+	return &protocol.Entry{Kind: protocol.KindPlanMoves, PlanMoves: &protocol.PlanMoves{
+		Type: "cart", Decision: protocol.Decision{Cause: cause}, Moves: []protocol.Move{{Shard: 7, From: from, Epoch: epoch}},
+	}}
+}
+
+func lapsed(m sharding.Member, term uint64) *protocol.Entry {
+	return &protocol.Entry{Kind: protocol.KindDeregister, Term: term, Deregister: &protocol.Deregister{Member: m, Cause: protocol.CauseLapsed}}
+}
+
+func sent(seq, ask uint64) Submitted {
+	return Submitted{Global: 20e9, Member: alice, Key: cart7, Command: protocol.Command{Client: alice.Incarnation, Seq: seq}, Entity: "x", Ask: ask, Wait: 3e9}
+}
+
+func begun(m sharding.Member, epoch sharding.Epoch, at sharding.Instant, seq uint64) Begun {
+	return Begun{Global: 21e9, Member: m, At: at, Key: cart7, Epoch: epoch, Sender: alice, Seq: seq, Command: sent(seq, 0).Command, Entity: "x"}
+}
+
+func ackTo(m sharding.Member, at sharding.Instant, revision uint64) Acked {
+	return Acked{m, &protocol.LeaseAck{SentAt: at, Revision: sharding.Revision{Index: revision}, TTL: 1}} // 1 ms
+}
+
+// TestCheckers feeds each checker a history that holds and ones that don't: the last fact alone must be what turns it red.
+func TestCheckers(t *testing.T) {
+	none := protocol.ShardRecord{Shard: 7}
+	grant := applied(5, homes(), none, homed(alice, 1, 5))
+	noRecheckPin := applied(9, plan(alice, 1, ""), homed(alice, 1, 5), to(bob, homed(alice, 1, 5)))
+	noRecheckPin.Pins[cart7] = "a"
+	reply := func(seq uint64, s protocol.Status, echo bool) Replied {
+		return Replied{Member: alice, Command: sent(seq, seq).Command, Ask: seq, Status: s, Echo: echo, Global: 20e9 + 9e8}
+	}
+	soon := sent(1, 1)
+	soon.Wait = 1e9
+	stream := Disturbed{Global: 20e9, Kind: DisturbedStream, A: alice, B: bob, Data: true}
+	for _, c := range []struct {
+		name, invariant string
+		history         []Fact
+		want            string // "": holds
+	}{
+		{"a new owner", "I1", []Fact{begun(alice, 1, 0, 1), begun(bob, 2, 0, 2)}, ""},
+		{"an old owner begins", "I1", []Fact{begun(bob, 2, 0, 1), begun(alice, 1, 0, 2)}, "after b@02000000 has begun one in epoch 2"},
+		{"an old owner replies", "I1", []Fact{begun(bob, 2, 0, 1), Effected{Member: alice, Key: cart7, Epoch: 1}}, "a reply of cart/7 leaves"},
+		{"two in one epoch", "I1", []Fact{begun(bob, 2, 0, 1), begun(alice, 2, 0, 2)}, "both serve"},
+
+		{"a higher epoch", "I2", []Fact{grant, applied(6, homes(), none, homed(bob, 2, 6))}, ""},
+		{"the same epoch again", "I2", []Fact{grant, applied(6, homes(), in(protocol.Unassigned, homed(alice, 1, 5)), homed(bob, 1, 6))}, "after epoch 1"},
+		{"granted at another index", "I2", []Fact{applied(6, homes(), none, homed(bob, 1, 5))}, "granted at 5"},
+
+		{"covered", "I3", []Fact{grant, ackTo(alice, 0, 5), begun(alice, 1, 999_999, 1)}, ""},
+		{"not covered", "I3", []Fact{grant, ackTo(alice, 0, 4), begun(alice, 1, 10, 1)}, "no acknowledgement covers"},
+		{"lapsed", "I3", []Fact{grant, ackTo(alice, 0, 5), begun(alice, 1, 1e6, 1)}, "lapsed"},
+		{"fenced before the acknowledgement", "I3", []Fact{
+			grant, applied(6, &protocol.Entry{}, homed(alice, 1, 5), in(protocol.Fenced, homed(alice, 1, 5))), ackTo(alice, 0, 6), begun(alice, 1, 10, 1),
+		}, "no acknowledgement covers"},
+		{"a late reply", "I3", []Fact{grant, ackTo(alice, 0, 5), Effected{alice, 2e6, cart7, 1}}, "lets a reply leave"},
+
+		{"the leader orders", "I4", []Fact{Judged{alice, bob, bob, true, 3, protocol.FrameHandOff, 1}}, ""},
+		{"a deposed leader orders", "I4", []Fact{
+			Judged{alice, carol, carol, true, 4, protocol.FrameLeading, 1}, Judged{alice, bob, bob, true, 3, protocol.FrameHandOff, 1},
+		}, "has seen term 4"},
+		{"another than the leader", "I4", []Fact{Judged{alice, bob, carol, true, 3, protocol.FrameHandOff, 1}}, "led by c@"},
+		{"no coordinator", "I4", []Fact{Judged{alice, bob, bob, false, 3, protocol.FrameHandOff, 1}}, "coordinator: false"},
+		{"dropped", "I4", []Fact{Judged{alice, bob, carol, true, 3, protocol.FrameHandOff, 0}}, ""},
+
+		{"after the barrier", "I5", []Fact{Elected{alice, 2}, Barriered{alice, 2, 0}, Acted{Member: alice, What: "send", Term: 2}}, ""},
+		{"before any barrier", "I5", []Fact{Elected{alice, 2}, Acted{Member: alice, What: "ask"}}, "has passed no barrier"},
+		{"before this barrier", "I5", []Fact{Barriered{alice, 2, 0}, Elected{alice, 4}, Acted{Member: alice, Entry: &protocol.Entry{Term: 4}}}, "proposes in term 4"},
+		{"sends before this barrier", "I5", []Fact{Barriered{alice, 2, 0}, Elected{alice, 4}, Acted{Member: alice, What: "send", Term: 4}}, "send in term 4"},
+
+		{"a move", "I6", []Fact{applied(9, plan(alice, 1, ""), homed(alice, 1, 5), to(bob, homed(alice, 1, 5)))}, ""},
+		{"to itself", "I6", []Fact{applied(9, plan(alice, 1, ""), homed(alice, 1, 5), to(alice, homed(alice, 1, 5)))}, "to itself"},
+		{"to a draining node", "I6", []Fact{applied(9, plan(alice, 1, ""), homed(alice, 1, 5), to(carol, homed(alice, 1, 5)))}, "draining"},
+		{"to a stranger", "I6", []Fact{applied(9, plan(alice, 1, ""), homed(alice, 1, 5), to(sharding.Member{Node: "z"}, homed(alice, 1, 5)))}, "not registered"},
+		{"a pinned shard", "I6", []Fact{noRecheckPin}, "pinned to a"},
+		{"a foreign shard", "I6", []Fact{applied(9, plan(alice, 1, ""), homed(bob, 2, 5), to(alice, homed(bob, 2, 5)))}, "planned on a@"},
+		{"a shard without a home", "I6", []Fact{applied(9, plan(alice, 1, ""), none, to(bob, homed(alice, 1, 5)))}, "while it is unassigned"},
+		{"a busy shard", "I6", []Fact{applied(9, plan(alice, 1, ""), to(bob, homed(alice, 1, 5)), to(carol, homed(alice, 1, 5)))}, "is busy"},
+		{"a second home", "I6", []Fact{applied(9, homes(), homed(alice, 1, 5), homed(bob, 2, 9))}, "gets a home while homed"},
+
+		{"waited", "I7", []Fact{Barriered{alice, 1, 0}, Acted{Member: alice, At: 1100, Entry: lapsed(bob, 1)}}, ""},
+		{"came back and lapsed", "I7", []Fact{Barriered{alice, 1, 0}, RegisterReceived{alice, bob}, Acted{Member: alice, At: 10, Entry: lapsed(bob, 1)}}, ""},
+		{"did not wait", "I7", []Fact{Barriered{alice, 1, 0}, Acted{Member: alice, At: 1099, Entry: lapsed(bob, 1)}}, "takes b@"},
+
+		{"later", "I8", []Fact{Advanced{alice, sharding.Revision{Index: 3}}, Advanced{alice, sharding.Revision{Index: 4}}}, ""},
+		{"again", "I8", []Fact{Advanced{alice, sharding.Revision{Index: 3}}, Advanced{alice, sharding.Revision{Index: 3}}}, "goes from revision"},
+		{"back in a new term", "I8", []Fact{Advanced{alice, sharding.Revision{Index: 3}}, Advanced{alice, sharding.Revision{Term: 9, Index: 2}}}, "goes from revision"},
+
+		{"the same", "I9", []Fact{Digested{alice, 3, [32]byte{1}}, Digested{bob, 3, [32]byte{1}}, Digested{bob, 4, [32]byte{2}}}, ""},
+		{"another", "I9", []Fact{Digested{alice, 3, [32]byte{1}}, Digested{bob, 3, [32]byte{2}}}, "at index 3 differ"},
+
+		{"handed off", "I10", []Fact{
+			HandOffTaken{alice, cart7, 1, true, true, false}, HandOffTaken{alice, cart7, 1, false, false, true}, Delivered{bob, cart7, 2, true},
+		}, ""},
+		{"twice", "I10", []Fact{HandOffTaken{alice, cart7, 1, true, true, false}, HandOffTaken{alice, cart7, 1, true, true, false}}, "twice"},
+		{"foreign", "I10", []Fact{HandOffTaken{alice, cart7, 1, false, true, false}}, "does not own"},
+		{"unanswered", "I10", []Fact{HandOffTaken{alice, cart7, 1, false, false, false}}, "does not answer"},
+		{"delivered where nothing runs", "I10", []Fact{Delivered{alice, cart7, 1, false}}, "does not run there"},
+
+		{"begun once", "I11", []Fact{sent(1, 0), begun(bob, 1, 0, 1), Ended{}}, ""},
+		{"doubled", "I11", []Fact{sent(1, 0), begun(bob, 1, 0, 1), begun(carol, 2, 0, 1)}, "has begun before"},
+		{"lost", "I11", []Fact{grant, sent(1, 0), Ended{}}, "nothing was heard of it"},
+		{"given up", "I11", []Fact{grant, sent(1, 0), DeadLettered{alice, sent(1, 0).Command, "hops"}, Ended{}}, "dead letter: hops"},
+		{"refused", "I11", []Fact{grant, sent(1, 1), reply(1, protocol.StatusUnavailable, true), Ended{}}, "reply with status 2"},
+		{"refused at its deadline", "I11", []Fact{grant, soon, reply(1, protocol.StatusUnavailable, true), Ended{}}, ""},
+		{"lost with its stream", "I11", []Fact{applied(5, homes(), none, homed(bob, 1, 5)), stream, sent(1, 0), Ended{}}, ""},
+		{"another stream broke", "I11", []Fact{grant, stream, sent(1, 0), Ended{}}, "never began"},
+		{"lost with a dead process", "I11", []Fact{grant, sent(1, 0), Disturbed{Global: 21e9, Kind: DisturbedProcess, A: alice}, Ended{}}, ""},
+		{"another process died", "I11", []Fact{grant, sent(1, 0), Disturbed{Global: 21e9, Kind: DisturbedProcess, A: bob}, Ended{}}, "never began"},
+		{"lost long before", "I11", []Fact{grant, Disturbed{Global: 1e9, Kind: DisturbedProcess, A: alice}, sent(1, 0), Ended{}}, "never began"},
+
+		{"in order", "I12", []Fact{begun(bob, 1, 0, 1), begun(bob, 1, 0, 4)}, ""},
+		{"out of order", "I12", []Fact{begun(bob, 1, 0, 4), begun(carol, 2, 0, 3)}, "after number 4"},
+
+		{"answered", "I13", []Fact{sent(1, 1), begun(bob, 1, 0, 1), reply(1, protocol.StatusOK, true), Ended{}}, ""},
+		{"unavailable, and begun before", "I13", []Fact{sent(1, 1), begun(bob, 1, 0, 1), reply(1, protocol.StatusUnavailable, true)}, "has begun it"},
+		{"unavailable, and begun after", "I13", []Fact{sent(1, 1), reply(1, protocol.StatusUnavailable, true), begun(bob, 1, 0, 1)}, "Unavailable before"},
+		{"answered by nobody", "I13", []Fact{sent(1, 1), reply(1, protocol.StatusOK, true)}, "no entity has begun it"},
+		{"answered twice", "I13", []Fact{sent(1, 1), begun(bob, 1, 0, 1), reply(1, protocol.StatusOK, true), reply(1, protocol.StatusOK, true)}, "second reply"},
+		{"another's answer", "I13", []Fact{sent(1, 1), begun(bob, 1, 0, 1), reply(1, protocol.StatusOK, false)}, "reply of another"},
+		{"never ended", "I13", []Fact{sent(1, 1), Ended{}}, "has not ended"},
+		{"timed out", "I13", []Fact{sent(1, 1), Expired{Member: alice, Command: sent(1, 1).Command}, Ended{}}, ""},
+
+		{"within", "I14", []Fact{Buffered{alice, "cart", 3, 30, 3, 30}}, ""},
+		{"too many", "I14", []Fact{Buffered{alice, "cart", 4, 30, 3, 30}}, "holds 4 messages"},
+		{"too large", "I14", []Fact{Buffered{alice, "cart", 3, 31, 3, 30}}, "31 bytes"},
+
+		{"served", "I15", []Fact{Probed{"I15", true, ""}, Probed{"I17", false, "other"}}, ""},
+		{"not served", "I15", []Fact{Probed{"I15", false, "cart/7"}}, "cart/7"},
+		{"held up", "I17", []Fact{Probed{"I17", false, "cart/7"}}, "cart/7"},
+
+		{"lapsed and dead", "I16", []Fact{
+			Disturbed{Kind: DisturbedProcess, A: alice}, applied(9, lapsed(alice, 1), homed(alice, 1, 5), in(protocol.Unassigned, none)),
+		}, ""},
+		{"cut off from the leader", "I16", []Fact{
+			Elected{carol, 1}, Disturbed{Global: 8e9, Kind: DisturbedMember, A: alice, B: carol},
+			applied(9, lapsed(alice, 1), homed(alice, 1, 5), in(protocol.Unassigned, none)),
+		}, ""},
+		{"cut off from another", "I16", []Fact{
+			Elected{carol, 1}, Disturbed{Global: 8e9, Kind: DisturbedMember, A: alice, B: bob},
+			applied(9, lapsed(alice, 1), homed(alice, 1, 5), in(protocol.Unassigned, none)),
+		}, "neither stopped nor cut off"},
+		{"cut off long ago", "I16", []Fact{
+			Elected{carol, 1}, Disturbed{Global: 1e9, Kind: DisturbedMember, A: alice, B: carol},
+			applied(9, lapsed(alice, 1), homed(alice, 1, 5), in(protocol.Unassigned, none)),
+		}, "neither stopped nor cut off"},
+		{"moved by a drain", "I16", []Fact{applied(9, plan(alice, 1, protocol.CauseDrain), homed(alice, 1, 5), to(bob, homed(alice, 1, 5)))}, ""},
+		{"moved by nobody", "I16", []Fact{applied(9, plan(alice, 1, protocol.CauseInterval), homed(alice, 1, 5), to(bob, homed(alice, 1, 5)))}, "no pass"},
+		{"taken by a grant", "I16", []Fact{applied(9, homes(), homed(alice, 1, 5), homed(bob, 2, 9))}, "it had a home"},
+		{"moved by a lease", "I16", []Fact{applied(9, &protocol.Entry{Kind: protocol.KindGrantLeases}, homed(alice, 1, 5), homed(bob, 2, 9))}, "move nothing"},
+	} {
+		t.Run(c.invariant+"/"+c.name, func(t *testing.T) {
+			for _, checker := range Checkers(Bounds{LeaseTTL: 1000, Memory: 4e9, Lag: 1e9}) {
+				if name, _, _ := strings.Cut(checker.Name(), " "); name != c.invariant {
+					continue
+				}
+				for i, f := range c.history {
+					err := checker.Observe(f)
+					last := i == len(c.history)-1
+					switch {
+					case err != nil && (!last || c.want == ""):
+						t.Fatalf("fact %d: %v", i, err)
+					case last && c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+						t.Fatalf("got %v, want an error with %q", err, c.want)
+					}
+				}
+				return
+			}
+			t.Fatalf("no checker of %s", c.invariant)
+		})
+	}
+}

@@ -1,0 +1,440 @@
+package simulation
+
+import (
+	"time"
+
+	"github.com/droverhq/drover/sharding"
+	"github.com/droverhq/drover/sharding/coordinator"
+	"github.com/droverhq/drover/sharding/protocol"
+	"github.com/droverhq/drover/sharding/region"
+)
+
+// node is a computer with a data_dir; processes come and go on it.
+type node struct {
+	slot   int
+	name   sharding.NodeID
+	server bool
+	proxy  bool // hosts nothing of the second type
+	clock  clock
+	disk   *raftDisk
+	proc   *process // nil: none runs
+	former []sharding.Incarnation
+	starts int
+}
+
+// process is one incarnation of a node: the shell around the machines, as package node is in the real thing.
+type process struct {
+	w        *world
+	node     *node
+	id       int
+	self     sharding.Member
+	alive    bool
+	paused   bool
+	leaving  bool
+	deferred []event
+
+	session   *region.Session
+	following sharding.Member // the leader, by the session
+	regions   []*host
+	machine   *coordinator.Machine // nil on a node without raft server
+	raft      *raft
+	seen      map[sharding.Member]coordinator.MemberStatus // Serf's view, as told to the machine
+	client    *client
+
+	closedFrom map[int]int64 // process id: when the last data stream from it was reported closed
+}
+
+// host is a region with the runtime of its entities.
+type host struct {
+	p      *process
+	region *region.Region
+	conf   region.Config
+	shards map[sharding.ShardID][]*shardRun // generations that run here, oldest first
+	owned  []protocol.ShardEpoch            // as OwnedChanged told
+	orders map[protocol.ShardEpoch]bool     // handoffs begun here (I10)
+}
+
+func (p *process) now() sharding.Instant { return p.node.clock.at(p.w.now) }
+
+// after runs f in the process when d has passed on its own clock.
+func (p *process) after(d time.Duration, f func()) {
+	p.w.schedule(p.w.now+p.node.clock.span(d), p, f)
+}
+
+// later runs f within d, at a random moment.
+func (p *process) later(d time.Duration, f func()) {
+	p.w.schedule(p.w.now+1+p.w.rng.Int64N(int64(d)), p, f)
+}
+
+// do runs f after what is being done now.
+func (p *process) do(f func()) { p.w.do(p, f) }
+
+// start begins a new incarnation on a node.
+func (w *world) start(n *node) *process {
+	n.starts++
+	p := &process{w: w, node: n, id: len(w.procs), alive: true, closedFrom: map[int]int64{}}
+	p.self = sharding.Member{Node: n.name, Incarnation: w.incarnation()}
+	w.procs = append(w.procs, p)
+	w.byMember[p.self] = p
+	n.proc = p
+	w.logf("life", p, "starts (%d. time)", n.starts)
+
+	info := protocol.NodeInfo{Address: string(n.name) + ":7000", Zone: []string{"a", "b"}[n.slot%2], Version: "1.0", Capacity: 100}
+	conf := region.SessionConfig{Self: p.self, Info: info, RegisterEvery: 2 * time.Second, Off: w.opts.Region}
+	if len(n.former) > 0 {
+		conf.Supersedes = append(conf.Supersedes, n.former[len(n.former)-1])
+	}
+	for i, t := range w.types {
+		hosts := i == 0 || !n.proxy
+		conf.Regions = append(conf.Regions, protocol.RegionInfo{
+			Type: t.name, NumShards: t.shards, Hosts: hosts, Place: t.place, Expect: uint32(w.servers),
+			Strategy: protocol.StrategySpec{Source: "sim:" + t.strategy, Digest: digestOf(t.strategy), MovesPass: 4, MaxFailures: 3},
+		})
+		h := &host{p: p, shards: map[sharding.ShardID][]*shardRun{}, orders: map[protocol.ShardEpoch]bool{}}
+		h.conf = region.Config{
+			Self: p.self, Type: t.name, NumShards: t.shards, Hosts: hosts,
+			MaxMessages: w.maxMessages, MaxBytes: w.maxBytes, AskHomeEvery: 300 * time.Millisecond, HoldFor: w.ttl, Off: w.opts.Region,
+		}
+		h.region = region.New(h.conf)
+		p.regions = append(p.regions, h)
+	}
+	p.session = region.NewSession(conf)
+	n.former = append(n.former, p.self.Incarnation)
+
+	if n.server {
+		p.machine = p.newMachine()
+		p.seen = map[sharding.Member]coordinator.MemberStatus{}
+		if n.disk.snapIndex > 0 {
+			p.restoreMachine(n.disk.snapIndex, n.disk.snap)
+		}
+		p.raft = newRaft(w, p, n.disk)
+		p.tickMachine()
+	}
+	p.client = newClient(p)
+	p.tickSession()
+	for _, h := range p.regions {
+		h.tick()
+	}
+	p.client.next()
+	w.serfJoined(p)
+	return p
+}
+
+func (p *process) newMachine() *coordinator.Machine {
+	w := p.w
+	return coordinator.New(coordinator.Config{
+		Self: p.self, RebalanceInterval: w.interval, MoveCooldown: w.interval / 2, Settle: 500 * time.Millisecond,
+		HandOffTimeout: w.handOffTimeout, Seed: w.opts.Seed<<8 | uint64(p.id), Off: w.opts.Coordinator,
+	})
+}
+
+func (p *process) restoreMachine(index uint64, data []byte) {
+	p.do(func() {
+		if err := p.machine.Restore(data); err != nil {
+			p.w.fail("I9", "snapshot of index %d does not restore on %v: %v", index, p.self, err)
+		}
+	})
+}
+
+// crash ends a process at once: memory is lost, the disk stays.
+func (p *process) crash(why string) {
+	if !p.alive {
+		return
+	}
+	p.w.logf("life", p, "ends: %s", why)
+	p.w.disturbed(Disturbed{Kind: DisturbedProcess, A: p.self})
+	p.alive = false
+	p.deferred = nil
+	p.node.proc = nil
+	p.w.net.died(p)
+	p.w.serfLost(p, p.leaving)
+}
+
+// pause stops the process as SIGSTOP does; resume lets it go on, with everything late.
+func (p *process) pause() { p.paused = true }
+
+func (p *process) resume() {
+	if !p.alive || !p.paused {
+		return
+	}
+	p.paused = false
+	late := p.deferred
+	p.deferred = nil
+	for _, e := range late {
+		p.w.schedule(p.w.now, p, e.do)
+	}
+}
+
+func (p *process) tickMachine() {
+	p.stepMachine(coordinator.Ticked{Wall: p.node.clock.wall(p.w.now)})
+	p.after(90*time.Millisecond, p.tickMachine)
+}
+
+func (p *process) tickSession() {
+	p.stepSession(region.Ticked{})
+	p.after(48*time.Millisecond, p.tickSession)
+}
+
+func (h *host) tick() {
+	h.step(region.Ticked{})
+	h.p.after(48*time.Millisecond, h.tick)
+}
+
+// receive takes a message from the network.
+func (p *process) receive(from *process, c class, m protocol.Message) {
+	if c == classControl {
+		p.control(from.self, m)
+		return
+	}
+	switch m := m.(type) {
+	case *protocol.Deliver:
+		if h := p.host(m.Type); h != nil {
+			h.step(region.Arrived{From: from.self, Deliver: m})
+		}
+	case *protocol.Reply:
+		p.client.replied(m)
+	case *protocol.SenderMoved:
+		if h := p.host(m.Type); h != nil {
+			h.step(region.SenderMovedArrived{From: from.self, Message: *m})
+		}
+	case *protocol.SenderDone:
+		if h := p.host(m.Type); h != nil {
+			h.step(region.SenderDoneArrived{From: from.self, Message: *m})
+		}
+	}
+}
+
+// control takes a control message of an authenticated peer, this process included.
+func (p *process) control(from sharding.Member, m protocol.Message) {
+	if d, ok := m.(protocol.Directive); ok {
+		sender := p.w.member(from)
+		p.stepSession(region.DirectiveReceived{From: from, Coordinator: sender.node.server, Message: d})
+		return
+	}
+	if p.machine != nil {
+		if _, ok := m.(*protocol.Register); ok {
+			p.w.observe(RegisterReceived{Leader: p.self, Member: from})
+		}
+		p.stepMachine(coordinator.Received{From: from, Message: m})
+	}
+}
+
+// sendControl puts a control message on the way; to itself a process does not need the network.
+func (p *process) sendControl(to sharding.Member, m protocol.Message) {
+	if to == p.self {
+		self := p.self
+		p.later(200*time.Microsecond, func() { p.control(self, m) })
+		return
+	}
+	if q := p.w.member(to); q != nil {
+		p.w.net.send(p, q, classControl, m)
+	}
+}
+
+func (p *process) host(t sharding.TypeName) *host {
+	for _, h := range p.regions {
+		if h.conf.Type == t {
+			return h
+		}
+	}
+	return nil
+}
+
+func (p *process) eachHost(ev func() region.Event) {
+	for _, h := range p.regions {
+		h.step(ev())
+	}
+}
+
+func (p *process) peerClosed(m sharding.Member) {
+	p.w.logf("net", p, "stream from %v closed", m)
+	p.eachHost(func() region.Event { return region.PeerClosed{Peer: m} })
+}
+
+func (p *process) peerDown(m sharding.Member) {
+	p.w.logf("net", p, "no stream to %v", m)
+	p.eachHost(func() region.Event { return region.PeerDown{Peer: m} })
+}
+
+func (p *process) peerUp(m sharding.Member) {
+	p.w.logf("net", p, "stream to %v again", m)
+	p.eachHost(func() region.Event { return region.PeerUp{Peer: m} })
+}
+
+func (p *process) leaderHinted(m sharding.Member, term uint64) {
+	p.later(3*time.Millisecond, func() { p.stepSession(region.LeaderHinted{Leader: m, Term: term}) })
+}
+
+// stepSession feeds the session and does what it asks.
+func (p *process) stepSession(ev region.Event) {
+	p.do(func() {
+		w := p.w
+		w.steps++
+		commands := p.session.Step(p.now(), ev)
+		w.logStep("session", p, ev, len(commands))
+		if d, ok := ev.(region.DirectiveReceived); ok {
+			w.judged(p, d, commands)
+		}
+		for _, c := range commands {
+			w.logCommand("session", p, c)
+			p.sessionCommand(c)
+		}
+	})
+}
+
+func (p *process) sessionCommand(c region.Command) {
+	switch c := c.(type) {
+	case region.SendLeader:
+		p.sendControl(c.To, c.Message)
+	case region.ToRegion:
+		for _, h := range p.regions {
+			if c.Type == "" || c.Type == h.conf.Type {
+				h.step(c.Event)
+			}
+		}
+	case region.MapAdvanced:
+		p.w.observe(Advanced{Member: p.self, Revision: c.Revision})
+	case region.LeaderChanged:
+		p.following = c.Leader
+	case region.Drained:
+		p.w.logf("life", p, "drained")
+		p.w.stopped(p)
+	case region.RegionRefused:
+		p.w.fail("setup", "%v: region %s refused: %s", p.self, c.Refusal.Type, c.Refusal.Detail)
+	}
+}
+
+// step feeds a region and does what it asks.
+func (h *host) step(ev region.Event) {
+	p := h.p
+	p.do(func() {
+		w := p.w
+		w.steps++
+		commands := h.region.Step(p.now(), ev)
+		w.logStep(string(h.conf.Type), p, ev, len(commands))
+		if o, ok := ev.(region.Ordered); ok {
+			if d, ok := o.Directive.(*protocol.HandOff); ok {
+				h.handOffTaken(d, commands)
+			}
+		}
+		for _, c := range commands {
+			w.logCommand(string(h.conf.Type), p, c)
+			h.command(c)
+		}
+		h.bounds()
+	})
+}
+
+func (h *host) command(c region.Command) {
+	p := h.p
+	switch c := c.(type) {
+	case *region.Transmit:
+		h.transmit(c)
+	case *region.DeliverLocal:
+		h.deliver(c)
+	case region.StartLocal:
+		h.start(c.Shard, c.Epoch)
+	case region.ExtendLocal:
+		h.extend(c)
+	case region.SuspendLocal:
+		h.suspend(c)
+	case region.StopLocal:
+		h.stop(c.Shard, c.Epoch)
+	case region.KillLocal:
+		h.kill(c.Shard, c.Epoch)
+	case region.ReplyLocal:
+		r := c.Reply
+		p.w.effect(p, p.self, &r)
+		p.client.replied(&r)
+	case region.DeadLetter:
+		p.w.observe(DeadLettered{Member: p.self, Command: c.Deliver.Command, Reason: c.Reason})
+	case region.ToCoordinator:
+		if !p.following.IsZero() {
+			p.sendControl(p.following, c.Message)
+		}
+	case region.RenewNow:
+		p.stepSession(region.RenewRequested{})
+	case region.OwnedChanged:
+		h.owned = append(h.owned[:0:0], c.Shards...)
+		p.reportOwned()
+	}
+}
+
+func (p *process) reportOwned() {
+	var all []protocol.TypeShards
+	for _, h := range p.regions {
+		if len(h.owned) > 0 {
+			all = append(all, protocol.TypeShards{Type: h.conf.Type, Shards: h.owned})
+		}
+	}
+	p.stepSession(region.OwnedReported{Owned: all})
+}
+
+// transmit sends a data frame. A Deliver is copied, since the network keeps it while its sender may go on with its own.
+func (h *host) transmit(c *region.Transmit) {
+	p := h.p
+	if r, ok := c.Message.(*protocol.Reply); ok {
+		p.w.effect(p, c.To, r)
+	}
+	if c.To == p.self {
+		p.w.fail("shell", "%v transmits %T to itself", p.self, c.Message)
+		return
+	}
+	q := p.w.member(c.To)
+	if q == nil {
+		return
+	}
+	m := c.Message
+	if d, ok := m.(*protocol.Deliver); ok {
+		copied := *d
+		m = &copied
+	}
+	p.w.net.send(p, q, classData, m)
+}
+
+// stepMachine feeds the coordinator and does what it asks.
+func (p *process) stepMachine(ev coordinator.Event) {
+	p.do(func() {
+		w := p.w
+		w.steps++
+		commands := p.machine.Step(p.now(), ev)
+		w.logStep("coordinator", p, ev, len(commands))
+		for _, c := range commands {
+			w.logCommand("coordinator", p, c)
+			p.machineCommand(c)
+		}
+	})
+}
+
+func (p *process) machineCommand(c coordinator.Command) {
+	w := p.w
+	switch c := c.(type) {
+	case coordinator.Propose:
+		w.observe(Acted{Member: p.self, What: "propose", At: p.now(), Entry: c.Entry})
+		p.raft.propose(c.Entry)
+	case coordinator.Barrier:
+		p.raft.barrier(c.Term)
+	case coordinator.Send:
+		act := Acted{Member: p.self, What: "send", At: p.now()}
+		if d, ok := c.Message.(protocol.Directive); ok {
+			act.Term = d.DirectiveTerm()
+		}
+		w.observe(act)
+		w.remember(p, c)
+		p.sendControl(c.To, c.Message)
+	case coordinator.Broadcast:
+		w.observe(Acted{Member: p.self, What: "broadcast", At: p.now()})
+		for _, q := range w.procs {
+			if p.seen[q.self] == coordinator.MemberUp {
+				if _, known := p.seen[q.self]; known {
+					p.sendControl(q.self, c.Message)
+				}
+			}
+		}
+	case coordinator.AskStrategy:
+		w.observe(Acted{Member: p.self, What: "ask", At: p.now()})
+		w.askStrategy(p, c)
+	case coordinator.Answer:
+		w.answered(c)
+	}
+}
