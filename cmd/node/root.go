@@ -15,6 +15,8 @@ func newRootCommand() *cobra.Command {
 		newRunCommand(),
 		newConfigCommand(),
 		newTLSCommand(),
+		newClusterCommand(),
+		newEntityCommand(),
 		newStrategyCommand(),
 		newVersionCommand(),
 	)
