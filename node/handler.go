@@ -170,12 +170,17 @@ func (n *Node) tellMembers() {
 	}
 	n.transport.SetPeers(targets)
 	if n.plane != nil {
-		for _, m := range members {
-			n.plane.Post(coordinator.MemberSeen{Member: m.Identity(), Status: statusOf(m.Status), Coord: n.coordOf(m.Name)})
-		}
+		n.tellCoordinator()
 		n.tellServers()
 	}
 	n.data.MembershipChanged()
+}
+
+// tellCoordinator tells this node's coordinator what gossip says of each member: its status and its network coordinate.
+func (n *Node) tellCoordinator() {
+	for _, m := range n.memberList() {
+		n.plane.Post(coordinator.MemberSeen{Member: m.Identity(), Status: statusOf(m.Status), Coord: n.coordOf(m.Name)})
+	}
 }
 
 // tellServers tells raft's steward which coordinator-capable nodes there are.
