@@ -114,7 +114,6 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	s.end()
 	return errors.Join(fmt.Errorf("HTTP requests were still in flight: %w", err), s.http.Close())
 }
 
