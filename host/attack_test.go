@@ -49,7 +49,7 @@ var attacks = []struct {
 }
 
 // testFuel is enough for every fixture that ends by itself.
-const testFuel = 50_000_000
+const testFuel = 3_000_000
 
 func TestAttacks(t *testing.T) {
 	for _, e := range engines {
@@ -101,6 +101,16 @@ func TestBudgetStopsEveryAttack(t *testing.T) {
 	}
 }
 
+// A module that is initialised anew at each call pays for that from the call's budget.
+func TestBudgetCoversInitialisation(t *testing.T) {
+	s := load(t, host.Compiler, fixture(t, "attack/slow-init"), host.Limits{Budget: time.Minute})
+	require.NoError(t, allocate(s).Err)
+	hurried := load(t, host.Compiler, fixture(t, "attack/slow-init"), host.Limits{Budget: time.Microsecond})
+	res := allocate(hurried)
+	require.ErrorIs(t, res.Err, host.ErrBudget)
+	require.Equal(t, host.VerdictBudget, res.Record.Verdict)
+}
+
 func TestCallerWhoGivesUp(t *testing.T) {
 	s := load(t, host.Compiler, fixture(t, "attack/loop"), host.Limits{Fuel: host.MaxFuel, Budget: time.Hour})
 	ctx, cancel := context.WithTimeoutCause(context.Background(), 10*time.Millisecond, errors.New("leader stepped down"))
@@ -139,6 +149,20 @@ func TestMemoryLimitHolds(t *testing.T) {
 	for _, e := range engines {
 		s := load(t, e, fixture(t, "attack/grow"), host.Limits{Fuel: testFuel, Budget: time.Minute, MemoryPages: 3})
 		require.EqualValues(t, 3, allocate(s).Record.Pages)
+	}
+}
+
+// Depth is counted from each call of the host, not from where the last one left it.
+func TestDepthStartsAnew(t *testing.T) {
+	for _, e := range engines {
+		s := load(t, e, fixture(t, "attack/deep-enough"), host.Limits{Budget: time.Minute})
+		for range 3 {
+			require.NoError(t, rebalance(s).Err)
+			require.NoError(t, allocate(s).Err)
+		}
+		_, err := runtimeFor(t, e).Load(context.Background(), fixture(t, "attack/deep-enough"), host.Limits{Depth: 500}, nil)
+		require.Equal(t, host.RuleWarmUp, host.RuleOf(err))
+		require.ErrorIs(t, err, host.ErrDepth)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"sync"
+	"time"
 )
 
 // pool hands out instances. It makes them as they are asked for, keeps idle
@@ -12,7 +13,7 @@ import (
 // limit.
 type pool struct {
 	slots chan struct{} // one token for each instance in use
-	make  func(context.Context) (*instance, error)
+	make  func(ctx context.Context, budget time.Duration) (*instance, error)
 
 	mu     sync.Mutex
 	idle   []*instance
@@ -22,14 +23,15 @@ type pool struct {
 // poolSize is how many calls of one strategy run at a time.
 func poolSize() int { return max(2, runtime.GOMAXPROCS(0)) }
 
-func newPool(make_ func(context.Context) (*instance, error)) *pool {
+func newPool(make_ func(context.Context, time.Duration) (*instance, error)) *pool {
 	return &pool{slots: make(chan struct{}, poolSize()), make: make_}
 }
 
 var errClosed = errors.New("strategy is closed")
 
-// get waits for a slot and returns an instance.
-func (p *pool) get(ctx context.Context) (*instance, error) {
+// get waits for a slot and returns an instance. Making one may take as long as
+// the budget; 0 sets no bound.
+func (p *pool) get(ctx context.Context, budget time.Duration) (*instance, error) {
 	select {
 	case p.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -37,7 +39,7 @@ func (p *pool) get(ctx context.Context) (*instance, error) {
 	}
 	in, err := p.pop()
 	if in == nil && err == nil {
-		in, err = p.make(ctx)
+		in, err = p.make(ctx, budget)
 	}
 	if err != nil {
 		<-p.slots

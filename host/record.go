@@ -2,6 +2,7 @@ package host
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 	"sync"
 	"time"
 
@@ -14,7 +15,7 @@ type Record struct {
 	Strategy    string       `json:"strategy"` // a name for people: file, builtin:hash, native:hash
 	Digest      Digest       `json:"digest"`   // of the module; zero for a native strategy
 	CostModel   int          `json:"costModel"`
-	Op          pluginapi.Op `json:"-"`
+	Op          pluginapi.Op `json:"-"` // see MarshalJSON
 	InputDigest Digest       `json:"inputDigest"`
 	Input       []byte       `json:"input"`
 	Output      []byte       `json:"output"` // nil unless the guest returned
@@ -28,6 +29,15 @@ type Record struct {
 	Verdict   Verdict       `json:"verdict"`
 	Error     string        `json:"error,omitempty"`
 	Log       []LogLine     `json:"log,omitempty"`
+}
+
+// MarshalJSON writes the operation by its name.
+func (r *Record) MarshalJSON() ([]byte, error) {
+	type plain Record
+	return json.Marshal(struct {
+		Op string `json:"op"`
+		*plain
+	}{r.Op.String(), (*plain)(r)})
 }
 
 // size is about how much memory the record holds on to.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -83,6 +84,9 @@ type Runtime struct {
 // NewRuntime returns a runtime. Errors are about the cache directory, and name
 // it.
 func NewRuntime(ctx context.Context, o Options) (*Runtime, error) {
+	if o.Engine == Compiler && goruntime.GOARCH != "amd64" && goruntime.GOARCH != "arm64" {
+		o.Engine = Interpreter
+	}
 	r := &Runtime{engine: o.Engine, log: o.Logger}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)

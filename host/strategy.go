@@ -84,7 +84,7 @@ func (m *Module) Prepare(ctx context.Context, config pluginapi.Config, opts ...S
 	if err != nil {
 		return nil, m.refusal(RuleStart, err)
 	}
-	if err := s.initialise(ctx, in); err != nil {
+	if err := s.initialise(ctx, in, 0); err != nil {
 		return nil, errors.Join(err, in.close())
 	}
 	if m.fresh() {
@@ -154,10 +154,11 @@ func (m *Module) refusal(rule Rule, err error) error {
 }
 
 // initialise runs a new instance through start section, _initialize,
-// drover_configure and warm-up, on one budget of fuel.
-func (s *Strategy) initialise(ctx context.Context, in *instance) error {
+// drover_configure and warm-up, on one limit of fuel and, unless 0, within a
+// budget of time.
+func (s *Strategy) initialise(ctx context.Context, in *instance, budget time.Duration) error {
 	m := s.wasm.mod
-	in.begin(ctx, Limits{Fuel: m.limits.InitFuel})
+	in.begin(ctx, Limits{Fuel: m.limits.InitFuel, Budget: budget})
 	defer func() {
 		lines, dropped := in.logs.take()
 		s.wasm.relay.relay(ctx, lines, dropped)
@@ -216,7 +217,7 @@ func warmUp() *pluginapi.Snapshot {
 }
 
 // ready makes an instance that a call can start from.
-func (s *Strategy) ready(ctx context.Context) (*instance, error) {
+func (s *Strategy) ready(ctx context.Context, budget time.Duration) (*instance, error) {
 	in, err := s.wasm.mod.instantiate(&s.wasm.memory)
 	if err != nil {
 		return nil, err
@@ -224,7 +225,7 @@ func (s *Strategy) ready(ctx context.Context) (*instance, error) {
 	if s.wasm.image == nil {
 		// What the image cannot hold is made again: initialisation is
 		// deterministic.
-		if err := s.initialise(ctx, in); err != nil {
+		if err := s.initialise(ctx, in, budget); err != nil {
 			return nil, errors.Join(err, in.close())
 		}
 	}
@@ -285,7 +286,8 @@ func (s *Strategy) Call(ctx context.Context, op pluginapi.Op, snap *pluginapi.Sn
 // callWasm runs the guest and fills in output, fuel and pages.
 func (s *Strategy) callWasm(ctx context.Context, rec *Record, l Limits) error {
 	w := s.wasm
-	in, err := w.pool.get(ctx)
+	asked := time.Now()
+	in, err := w.pool.get(ctx, l.Budget)
 	if err == nil && w.image != nil && !in.restore(w.image) {
 		err = errors.Join(fmt.Errorf("%s: an instance could not be brought back to its image", s.name), w.pool.put(in, false))
 	}
@@ -298,6 +300,10 @@ func (s *Strategy) callWasm(ctx context.Context, rec *Record, l Limits) error {
 	f := in.rebalance
 	if rec.Op == pluginapi.OpAllocate {
 		f = in.allocate
+	}
+	if w.image == nil {
+		// Initialising the instance anew was part of the call.
+		l.Budget = max(time.Nanosecond, l.Budget-time.Since(asked))
 	}
 	in.begin(ctx, l)
 	out, err := in.ask(f, rec.Input)
@@ -438,7 +444,7 @@ func (s *Strategy) Describe(ctx context.Context) (pluginapi.Description, error) 
 		}
 		return pluginapi.Description{}, ErrNoDescription
 	}
-	in, err := s.ready(ctx)
+	in, err := s.ready(ctx, s.limits.Budget)
 	if err != nil {
 		return pluginapi.Description{}, err
 	}

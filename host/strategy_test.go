@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"os"
@@ -109,6 +110,11 @@ func TestRecordReplays(t *testing.T) {
 	require.Equal(t, rec.Input, again.Record.Input)
 	require.Equal(t, rec.Output, again.Record.Output)
 	require.Equal(t, rec.Fuel, again.Record.Fuel)
+	text, err := json.Marshal(rec)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"op":"allocate"`)
+	require.Contains(t, string(text), `"verdict":"ok"`)
+	require.Contains(t, string(text), `"digest":"sha256:`)
 }
 
 func TestRingIsBounded(t *testing.T) {
@@ -193,12 +199,14 @@ func TestGuestLogIsBounded(t *testing.T) {
 	s, err := rt.Load(context.Background(), fixture(t, "attack/log-flood"), host.Limits{Fuel: 10_000_000, Budget: time.Minute}, nil)
 	require.NoError(t, err)
 	defer s.Close(context.Background())
+	started := time.Now()
 	for range 5 {
 		require.Len(t, allocate(s).Record.Log, 64)
 	}
 	lines := strings.Count(buf.String(), "\n")
 	require.GreaterOrEqual(t, lines, 64)
-	require.Less(t, lines, 300, "five calls log some 90 000 lines each")
+	// A burst, and so much a second; five calls log some 90 000 lines each.
+	require.Less(t, lines, 150+int(100*time.Since(started).Seconds()))
 	require.Contains(t, buf.String(), "strategy logs too much")
 }
 

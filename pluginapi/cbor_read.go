@@ -62,7 +62,10 @@ func (r *reader) peek() byte {
 
 // kind names what the next value is, for messages.
 func (r *reader) kind() string {
-	b := r.peek()
+	if r.pos >= len(r.data) {
+		return "nothing"
+	}
+	b := r.data[r.pos]
 	switch b & 0xe0 {
 	case majorUint:
 		return "an integer"
@@ -102,6 +105,10 @@ func (r *reader) null() bool {
 }
 
 func (r *reader) uint() (uint64, error) {
+	if b := r.peek(); b < 24 { // the short form first: a call costs much in a guest
+		r.pos++
+		return uint64(b), nil
+	}
 	if r.pos >= len(r.data) || r.data[r.pos]&0xe0 != majorUint {
 		return 0, r.want("an unsigned integer")
 	}
@@ -122,6 +129,11 @@ func (r *reader) bounded(limit uint64, what string) (uint64, error) {
 
 // bytes reads a byte string or text, and returns a part of data.
 func (r *reader) bytes(major byte, what string) ([]byte, error) {
+	if n := int(r.peek() - major); n < 24 && n < len(r.data)-r.pos { // the short form first, as in uint
+		b := r.data[r.pos+1 : r.pos+1+n]
+		r.pos += 1 + n
+		return b, nil
+	}
 	if r.pos >= len(r.data) || r.data[r.pos]&0xe0 != major {
 		return nil, r.want(what)
 	}
@@ -145,7 +157,7 @@ func (r *reader) text() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if !utf8.Valid(b) {
+	if !valid(b) {
 		r.pos = start
 		return "", r.fail("the text is not UTF-8")
 	}
@@ -153,6 +165,16 @@ func (r *reader) text() (string, error) {
 		return unsafe.String(&b[0], len(b)), nil
 	}
 	return string(b), nil
+}
+
+// valid is utf8.Valid with a quick way for short ASCII, which is what most texts are.
+func valid(b []byte) bool {
+	for _, c := range b {
+		if c >= utf8.RuneSelf {
+			return utf8.Valid(b)
+		}
+	}
+	return true
 }
 
 // items counts the elements of an array or the entries of a map while they are read.
@@ -214,7 +236,7 @@ func (r *reader) fields(field func(key string) error) error {
 		if err != nil {
 			return err
 		}
-		if !utf8.Valid(b) {
+		if !valid(b) {
 			r.pos = start
 			return r.fail("a key is not UTF-8")
 		}

@@ -15,7 +15,7 @@ import (
 func TestHostileBytes(t *testing.T) {
 	input := func(tail string) string { return "\xa1" + tail }
 	for name, c := range map[string]struct{ data, want string }{
-		"empty":                      {"", "want a map, got something else (at byte 0)"},
+		"empty":                      {"", "want a map, got nothing (at byte 0)"},
 		"not a map":                  {"\x80", "want a map, got an array"},
 		"a map that ends":            {"\xa1", "the input ends inside a map"},
 		"a huge map":                 {"\xbb\xff\xff\xff\xff\xff\xff\xff\xff", "the input ends inside a map"},

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +13,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/droverhq/drover/internal/config"
+	"github.com/droverhq/drover/internal/httpapi"
+	"github.com/droverhq/drover/internal/httpapi/httpapitest"
+	"github.com/droverhq/drover/sharding"
 )
 
 func TestMain(m *testing.M) {
@@ -21,7 +29,33 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
+		Setup:               startNodes,
 	})
+}
+
+// startNodes gives each script nodes to talk to: SERVER is a small cluster that never changes by itself, GUARDED wants a token, BROKEN
+// fails, NOBODY is an address where nothing listens, FOREIGN one where something else does.
+func startNodes(env *testscript.Env) error {
+	open := config.Default().HTTP
+	guarded := open
+	guarded.AdminToken, guarded.ReadToken = "admin-0123456789", "read-0123456789ab"
+	quiet := slog.New(slog.DiscardHandler)
+	for name, handler := range map[string]http.Handler{
+		"SERVER":  httpapi.New(open, &httpapitest.Node{}, "v1", quiet),
+		"GUARDED": httpapi.New(guarded, &httpapitest.Node{}, "v1", quiet),
+		"BROKEN":  httpapi.New(open, &httpapitest.Node{Err: sharding.ErrUnavailable, NoLeader: true}, "v1", quiet),
+		"FOREIGN": http.NotFoundHandler(),
+		"NOBODY":  nil,
+	} {
+		server := httptest.NewServer(handler)
+		env.Setenv(name, server.URL)
+		if handler == nil {
+			server.Close()
+			continue
+		}
+		env.Defer(server.Close)
+	}
+	return nil
 }
 
 // TestEveryCommandIsDocumented holds docs/cli.md against the command tree.

@@ -12,8 +12,11 @@ import (
 // newRootCommand builds the whole command tree. A new command group is one line here and a file of its own.
 func newRootCommand() *cobra.Command {
 	root := newGroup("drover", "Run sharded stateful services, placed by WebAssembly strategies",
+		newRunCommand(),
 		newConfigCommand(),
 		newTLSCommand(),
+		newClusterCommand(),
+		newEntityCommand(),
 		newStrategyCommand(),
 		newVersionCommand(),
 	)

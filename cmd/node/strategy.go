@@ -25,10 +25,12 @@ const (
 const builtinPrefix = "builtin:"
 
 func newStrategyCommand() *cobra.Command {
-	return newGroup("strategy", "Try out placement strategies",
+	return newGroup("strategy", "Try out placement strategies, and replace those of a cluster",
 		newStrategyCheckCommand(),
 		newStrategyDescribeCommand(),
 		newStrategyRunCommand(),
+		newStrategyListCommand(),
+		newStrategySwapCommand(),
 	)
 }
 

@@ -57,6 +57,8 @@ type runResult struct {
 	Repeat      int          `json:"repeat"`
 	Identical   bool         `json:"identical"` // verdict, answer and fuel of every call
 	Decision    *decision    `json:"decision"`
+
+	log []host.LogLine // of the first call, for people
 }
 
 // decision holds moves or homes; the other list is nil and left out.
@@ -245,6 +247,7 @@ func (r *runRequest) run(ctx context.Context, rt *host.Runtime) (*runResult, err
 	}
 	slices.Sort(times)
 	rec := first.Record
+	res.log = rec.Log
 	res.Verdict, res.Fuel, res.MemoryPages, res.TimeUs = rec.Verdict, rec.Fuel, rec.Pages, times[len(times)/2].Microseconds()
 	if first.Err != nil {
 		text := first.Err.Error()
@@ -330,6 +333,12 @@ func (r *runResult) print(w io.Writer, name string) error {
 	}
 	if r.Decision != nil {
 		r.Decision.print(&b)
+	}
+	if len(r.log) > 0 {
+		b.WriteString("\nthe strategy logged\n")
+	}
+	for _, l := range r.log {
+		fmt.Fprintf(&b, "  %-5s %s\n", l.Level, l.Message)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -86,12 +86,14 @@ func (m Member) Identity() sharding.Member {
 
 // Config opens a Cluster.
 type Config struct {
-	Name   sharding.NodeID
-	Bind   string // host:port
-	Keys   [][]byte
-	Join   []string
-	Info   Info
-	Logger *slog.Logger
+	Name sharding.NodeID
+	Bind string // host:port
+	Keys [][]byte
+	Join []string
+	Info Info
+	// Snapshot is a file in which the members are remembered, so that a node that restarts finds them without a join address. Empty: none.
+	Snapshot string
+	Logger   *slog.Logger
 	// OnChange is called, from one goroutine, with all members sorted by name whenever anything about them changed.
 	OnChange func([]Member)
 	// ReclaimAfter is how long a failed node's name stays with its old address; default 3 s (spec 5.1).
@@ -196,6 +198,7 @@ func Open(cfg Config) (*Cluster, error) {
 	ml.Merge = guard{c}
 	ml.Alive = guard{c}
 	sc.MemberlistConfig = ml
+	sc.SnapshotPath, sc.RejoinAfterLeave = cfg.Snapshot, true
 	s, err := serf.Create(sc)
 	if err != nil {
 		return nil, bindError(cfg.Bind, err)
@@ -408,6 +411,15 @@ func (c *Cluster) lastRefusal() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.refusal
+}
+
+// Forget drops a failed or left member from everybody's list.
+func (c *Cluster) Forget(name sharding.NodeID) error {
+	if err := c.serf.RemoveFailedNodePrune(string(name)); err != nil {
+		return fmt.Errorf("gossip could not forget %q: %w", name, err)
+	}
+	c.poke()
+	return nil
 }
 
 // Leave tells the others that this node goes; it blocks for a second or two, until the word has spread.

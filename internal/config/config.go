@@ -272,7 +272,7 @@ func Default() *Config {
 		Tags:            map[string]string{},
 		Gossip:          Gossip{Bind: "127.0.0.1:7946"},
 		Transport:       Transport{Bind: "127.0.0.1:7947"},
-		Raft:            Raft{BootstrapExpect: 1, HeartbeatTimeout: 500 * time.Millisecond},
+		Raft:            Raft{BootstrapExpect: 1, HeartbeatTimeout: time.Second},
 		HTTP:            HTTP{Address: "127.0.0.1:8080", MaxBody: MiB},
 		Sharding: Sharding{
 			RebalanceInterval: 2 * time.Second,

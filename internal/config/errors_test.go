@@ -60,7 +60,7 @@ func TestBadFiles(t *testing.T) {
 		{"no shards", oneType + "shards = 0\n", `node.toml:4:10: type.counter.shards: 0 is out of range (want 1 to 1_000_000)`},
 		{"enumeration", oneType + "place = \"eagre\"\n", `node.toml:4:9: type.counter.place: "eagre" is none of on_demand, eager (did you mean "eager"?)`},
 		{"log level", "[log]\nlevel = \"trace\"\n", `node.toml:2:9: log.level: "trace" is none of debug, info, warn, error`},
-		{"lease shorter than an election", "[sharding]\nlease_ttl = \"400ms\"\n", `node.toml:2:13: sharding.lease_ttl: "400ms" must be longer than raft.heartbeat_timeout = "500ms": leases would lapse before a new leader can be elected`},
+		{"lease shorter than an election", "[sharding]\nlease_ttl = \"400ms\"\n", `node.toml:2:13: sharding.lease_ttl: "400ms" must be longer than raft.heartbeat_timeout = "1s": leases would lapse before a new leader can be elected`},
 
 		// Names.
 		{"node name", "name = \"a/b\"\n", `node.toml:1:8: name: "a/b" holds '/' (want letters, digits, '.', '-' and '_')`},
@@ -205,7 +205,7 @@ func TestOddities(t *testing.T) {
 	assert.Len(t, load(t, Sample(), open...).Warnings(), 2)
 	assert.Len(t, load(t, Sample(), append(open, "gossip.keys="+key)...).Warnings(), 1)
 	assert.Len(t, load(t, Sample(), "http.address=0.0.0.0:80", "http.insecure_bind=true").Warnings(), 1)
-	assert.Len(t, load(t, Sample(), "sharding.lease_ttl=1s").Warnings(), 1)
+	assert.Len(t, load(t, Sample(), "sharding.lease_ttl=2s").Warnings(), 1)
 	assert.Empty(t, load(t, Sample(), "http.address=0.0.0.0:80", "http.tokens.admin=0123456789abcdef").Warnings())
 	assert.Empty(t, load(t, Sample(), "gossip.bind=10.0.0.1:7946", "transport.bind=10.0.0.1:7947", "gossip.keys="+key,
 		`tls={ca="a", cert="b", key="c"}`).Warnings())

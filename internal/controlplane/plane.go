@@ -185,18 +185,6 @@ func (p *Plane) Term() uint64 { return p.raft.CurrentTerm() }
 // Applied gives the index applied last.
 func (p *Plane) Applied() uint64 { return p.raft.AppliedIndex() }
 
-// Voters counts the voters in raft's configuration, and says whether this server is one.
-func (p *Plane) Voters() (n int, self bool, err error) {
-	seats, _, err := p.seats()
-	for _, s := range seats {
-		if s.Voter {
-			n++
-			self = self || s.ID == p.cfg.Server
-		}
-	}
-	return n, self, err
-}
-
 // SetKnown tells what membership knows of the coordinator-capable nodes; the leader adapts the voters.
 func (p *Plane) SetKnown(known []Server) {
 	p.mu.Lock()
@@ -484,4 +472,16 @@ type streamLayer struct{ StreamLayer }
 // Dial implements raft.StreamLayer.
 func (s *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	return s.DialRaft(string(address), timeout)
+}
+
+// VoterIDs lists the voters in raft's configuration.
+func (p *Plane) VoterIDs() ([]sharding.Incarnation, error) {
+	seats, _, err := p.seats()
+	var out []sharding.Incarnation
+	for _, s := range seats {
+		if s.Voter {
+			out = append(out, s.ID)
+		}
+	}
+	return out, err
 }

@@ -155,8 +155,8 @@ func TestPlaneLife(t *testing.T) {
 	tell()
 	eventually(t, "three voters of four", func() bool {
 		tell()
-		n, _, err := servers[0].Voters()
-		return err == nil && n == 3
+		voters, err := servers[0].VoterIDs()
+		return err == nil && len(voters) == 3
 	})
 
 	seq, want := uint64(0), []uint64(nil)

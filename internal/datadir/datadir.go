@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/droverhq/drover/sharding"
@@ -31,12 +32,14 @@ const (
 	idFile   = "node.json"
 )
 
-// Dir is an open, locked data_dir.
+// Dir is an open, locked data_dir. Its methods may be called from any goroutine.
 type Dir struct {
 	path        string
 	lock        *os.File
-	identity    Identity
 	incarnation sharding.Incarnation
+
+	mu       sync.Mutex
+	identity Identity
 }
 
 // Open creates path (0700) where needed, locks it and reads its identity, making one on first use, with a fresh incarnation noted
@@ -125,16 +128,25 @@ func (d *Dir) Path(names ...string) string {
 func (d *Dir) Incarnation() sharding.Incarnation { return d.incarnation }
 
 // Identity gives what is remembered.
-func (d *Dir) Identity() Identity { return d.identity }
+func (d *Dir) Identity() Identity {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.identity
+}
+
+// Cluster gives the cluster that the node belongs to; zero: none yet.
+func (d *Dir) Cluster() sharding.Incarnation { return d.Identity().Cluster }
 
 // Supersedes lists the earlier incarnations of this directory's node: they are dead, because this process holds the lock.
 func (d *Dir) Supersedes() []sharding.Incarnation {
-	past := d.identity.Past
+	past := d.Identity().Past
 	return past[: len(past)-1 : len(past)-1]
 }
 
 // SetCluster remembers the cluster that the node belongs to. Another one than before is an error.
 func (d *Dir) SetCluster(id sharding.Incarnation) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.identity.Cluster == id {
 		return nil
 	}

@@ -134,14 +134,14 @@ type said struct {
 func (e *said) Error() string { return e.text }
 func (e *said) Unwrap() error { return e.sentinel }
 
-// Tell sends a payload to an entity and forgets it.
-func (p *Plane) Tell(t sharding.TypeName, id string, payload []byte) error {
+// Tell sends a payload to an entity and forgets it. command identifies a retry; it may be zero.
+func (p *Plane) Tell(t sharding.TypeName, id string, payload []byte, command protocol.Command) error {
 	s, err := p.route(t, id)
 	if err != nil {
 		return err
 	}
 	p.counts.Tells.Add(1)
-	if !s.inbox.PutWait(regionItem{submit: &region.Submitted{Mode: protocol.Tell, Entity: id, Payload: payload}}) {
+	if !s.inbox.PutWait(regionItem{submit: &region.Submitted{Mode: protocol.Tell, Entity: id, Payload: payload, Command: command}}) {
 		return fmt.Errorf("%w: the node is stopping", sharding.ErrUnavailable)
 	}
 	return nil

@@ -17,6 +17,7 @@ type DeadLetter struct {
 	Sender sharding.Member   `json:"sender"`
 	Mode   string            `json:"mode"`
 	Reason string            `json:"reason"`
+	Bytes  int               `json:"bytes"` // of the payload
 }
 
 // DeadLetters is a bounded ring, newest last.
@@ -35,7 +36,7 @@ const logEvery = time.Second
 // add keeps a letter, and says whether it should be logged too.
 func (l *DeadLetters) add(d *protocol.Deliver, why string) bool {
 	now := time.Now()
-	e := DeadLetter{now, d.Type, d.Shard, string([]byte(d.Entity)), d.Sender, d.Mode.String(), why}
+	e := DeadLetter{now, d.Type, d.Shard, string([]byte(d.Entity)), d.Sender, d.Mode.String(), why, len(d.Payload)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.ring) < cap(l.ring) {

@@ -116,6 +116,15 @@ var routes = []route{
 		problems: []Kind{KindBadEntityID, KindBadMessage, KindTooLarge, KindUnknownType, KindEntityError, KindUnavailable, KindUnknownOutcome}, handle: (*Server).entity},
 }
 
+// patterns are the segments of each route's pattern, so that they are taken apart once.
+var patterns = func() [][]string {
+	out := make([][]string, len(routes))
+	for i := range routes {
+		out[i] = strings.Split(routes[i].pattern[1:], "/")
+	}
+	return out
+}()
+
 // params are the values of a pattern's {x}, unescaped, in order.
 type params []string
 
@@ -129,7 +138,7 @@ func match(method, escaped string) (*route, params, error) {
 	var allow []string
 	for i := range routes {
 		r := &routes[i]
-		ps, ok := bind(r.pattern, segments)
+		ps, ok := bind(patterns[i], segments)
 		if !ok {
 			continue
 		}
@@ -169,20 +178,21 @@ func split(escaped string) ([]string, error) {
 	return segments, nil
 }
 
-func bind(pattern string, segments []string) (params, bool) {
+// bind gives the values of a pattern's {x} where the segments fit it.
+func bind(pattern, segments []string) (params, bool) {
+	if len(pattern) != len(segments) {
+		return nil, false
+	}
 	var ps params
-	for i, part := range strings.Split(pattern[1:], "/") {
-		if i >= len(segments) {
-			return nil, false
-		}
+	for i, part := range pattern {
 		switch {
-		case part[0] == '{':
+		case part != "" && part[0] == '{':
 			ps = append(ps, segments[i])
 		case part != segments[i]:
 			return nil, false
 		}
 	}
-	return ps, len(segments) == strings.Count(pattern, "/")
+	return ps, true
 }
 
 // checkQuery refuses what the route does not know: a misspelt parameter would silently do something else.

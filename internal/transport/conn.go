@@ -101,7 +101,7 @@ func (s *connSet) closeIf(match func(*conn) bool, cause error) {
 	}
 }
 
-// hasInbound says whether a member has a connection to this node.
+// inboundAddr gives the address that a member named in the handshake of a connection to this node, while one stands.
 func (s *connSet) inboundAddr(m sharding.Member) (addr string, found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

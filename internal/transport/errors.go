@@ -106,11 +106,15 @@ func clusterText(label string, id sharding.Incarnation) string {
 
 // KeyMismatchError says that two nodes have no gossip key in common.
 type KeyMismatchError struct {
-	PeerLabel string // cluster label that the peer claims
+	PeerLabel string // cluster label that the peer claims; empty if it is the one who refused
 }
 
 func (e *KeyMismatchError) Error() string {
-	return fmt.Sprintf("this node and the peer (cluster %q by its own account) have no gossip key in common: check [gossip] keys on both", e.PeerLabel)
+	peer := "the peer"
+	if e.PeerLabel != "" {
+		peer = fmt.Sprintf("the peer (cluster %q by its own account)", e.PeerLabel)
+	}
+	return fmt.Sprintf("this node and %s have no gossip key in common: check [gossip] keys on both", peer)
 }
 
 // NameMismatchError says that another node answers at an address than the one that was dialled.

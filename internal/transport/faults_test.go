@@ -69,6 +69,7 @@ func TestFaultPartition(t *testing.T) {
 	b.rec.until(t, "both ends", func() bool {
 		return count(b.rec.in[linkKey{a.member, Data}], "closed") == 1 && count(b.rec.out[linkKey{a.member, Data}], "down") >= 1
 	})
+	require.ErrorContains(t, f.Inject(b.member, Data, nil), "no data stream")
 	_, err = raft.Read(make([]byte, 1))
 	require.Error(t, err)
 	_, err = a.DialRaft(t.Context(), b.Addr().String(), "b")

@@ -180,6 +180,16 @@ func TestCertificateDecides(t *testing.T) {
 	err = connect(t, b, spoof, Data, sharding.Member{Node: "a"})
 	assert.Equal(t, ReasonName, reasonOf(t, err))
 	assert.ErrorContains(t, err, `calls itself "a", its certificate is for "c"`)
+
+	// A node of another cluster under the same authority, which claims this one.
+	stray := start(t, "d", func(c *Config) { c.Label = "elsewhere" }, ca.secure)
+	stray.idMu.Lock()
+	stray.id.self.label = "test"
+	stray.id.creds = ca.credentials(pki.Identity{Cluster: "elsewhere", Node: "d", Roles: []string{"compute"}})
+	stray.idMu.Unlock()
+	err = connect(t, b, stray, Data, stray.member)
+	assert.ErrorAs(t, err, new(*ClusterMismatchError))
+	assert.ErrorContains(t, err, `the peer belongs to cluster "elsewhere"`)
 }
 
 // tap records what goes through a connection.

@@ -32,7 +32,7 @@ type link struct {
 	up       bool
 	asleep   bool // the writer waits for wake
 	draining bool
-	wake     chan struct{}
+	wake     chan struct{} // holds one token
 }
 
 func newLink(t *Transport, to sharding.Member, class Class) *link {
@@ -57,14 +57,10 @@ func (l *link) send(frame []byte) error {
 	if err == nil && !l.q.add(frame) {
 		err = ErrBackPressure
 	}
-	wake := err == nil && l.asleep
-	if wake {
-		l.asleep = false
+	if err == nil {
+		l.rouse()
 	}
 	l.mu.Unlock()
-	if wake {
-		l.wake <- struct{}{}
-	}
 	if err != nil {
 		l.t.counters.classes[l.class].rejected.Add(1)
 	}
@@ -74,12 +70,21 @@ func (l *link) send(frame []byte) error {
 // drain lets the writer finish the stream once the queue is empty.
 func (l *link) drain() {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.draining = true
-	wake := l.asleep
+	l.rouse()
+}
+
+// rouse wakes a sleeping writer. A token too many, left over from a stream that broke while its writer slept, only makes
+// the next one look at its queue in vain. The caller holds mu.
+func (l *link) rouse() {
+	if !l.asleep {
+		return
+	}
 	l.asleep = false
-	l.mu.Unlock()
-	if wake {
-		l.wake <- struct{}{}
+	select {
+	case l.wake <- struct{}{}:
+	default:
 	}
 }
 
@@ -219,10 +224,8 @@ func (l *link) pump(stream outStream) error {
 			select {
 			case <-l.wake:
 			case <-stream.done():
-				l.awake()
 				return streamEnd(stream)
 			case <-l.ctx.Done():
-				l.awake()
 				return context.Cause(l.ctx)
 			}
 			continue
@@ -248,17 +251,6 @@ func (l *link) pump(stream outStream) error {
 		count.batchesSent.Add(1)
 		count.framesSent.Add(uint64(frames))
 		count.bytesSent.Add(uint64(bytes))
-	}
-}
-
-// awake takes back asleep; a wake that a sender has already begun is taken too, so that none is left over.
-func (l *link) awake() {
-	l.mu.Lock()
-	begun := !l.asleep
-	l.asleep = false
-	l.mu.Unlock()
-	if begun {
-		<-l.wake
 	}
 }
 

@@ -16,6 +16,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
 
 	"github.com/droverhq/drover/sharding"
 )
@@ -322,6 +326,55 @@ func TestReopenedStream(t *testing.T) {
 	k := linkKey{a.member, Data}
 	b.rec.until(t, "the second stream", func() bool { return count(b.rec.in[k], "opened") >= 2 })
 	assert.Equal(t, []string{"opened", "frame 1", "closed", "opened"}, b.rec.in[k][:4])
+}
+
+// TestOneStreamEach: a connection serves what its handshake was for, and one stream of it.
+func TestOneStreamEach(t *testing.T) {
+	a, b := start(t, "a"), start(t, "b")
+	g := a.carrier.(*grpcCarrier)
+	open := func(client *grpc.ClientConn) error {
+		s, err := client.NewStream(t.Context(), &grpc.StreamDesc{StreamName: "Frames", ServerStreams: true, ClientStreams: true}, framesPath)
+		require.NoError(t, err)
+		if head, err := s.Header(); err == nil && head != nil {
+			return nil
+		}
+		return s.RecvMsg(new(received))
+	}
+	for class, want := range map[Class][2]codes.Code{Data: {codes.OK, codes.FailedPrecondition}, Call: {codes.FailedPrecondition, codes.FailedPrecondition}} {
+		c, err := a.dial(t.Context(), b.Addr().String(), class, b.member)
+		require.NoError(t, err)
+		client, err := g.client(c)
+		require.NoError(t, err)
+		for _, code := range want {
+			assert.Equal(t, code, status.Code(open(client)), "%s", class)
+		}
+		var r received
+		err = client.Invoke(t.Context(), callPath, mem.BufferSlice{mem.SliceBuffer("\x01mbody")}, &r)
+		assert.Equal(t, class == Call, err == nil, "%s: %v", class, err)
+		if class == Call { // a method longer than the request
+			err = client.Invoke(t.Context(), callPath, mem.BufferSlice{mem.SliceBuffer("\xffm")}, &r)
+			assert.Equal(t, codes.InvalidArgument, status.Code(err))
+		}
+		require.NoError(t, client.Close())
+	}
+}
+
+// TestDownOnce: a generation of frames ends once, and a stream that breaks while its writer sleeps leaves no wake-up behind that the
+// next one would trip over.
+func TestDownOnce(t *testing.T) {
+	f := NewFaults(1)
+	a, b := start(t, "a", func(c *Config) { c.Faults = f }), start(t, "b")
+	meet(a, b)
+	k := linkKey{b.member, Data}
+	for i := 1; i <= 50; i++ {
+		sendAll(t, a, b.member, Data, i, i+1)
+		a.rec.until(t, "up", func() bool { return count(a.rec.out[k], "up") == i })
+		var group sync.WaitGroup
+		group.Go(func() { f.Break(Where{Direction: Out}) })
+		group.Go(func() { _ = a.Send(b.member, Data, []byte("0")) }) // races with the break
+		group.Wait()
+		a.rec.until(t, "down", func() bool { return count(a.rec.out[k], "down") == i })
+	}
 }
 
 // TestDrain: what was accepted is handed over before Drain returns, and both sides learn that nothing was lost.

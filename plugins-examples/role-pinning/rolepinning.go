@@ -51,6 +51,9 @@ func (Strategy) Allocate(s *pluginapi.Snapshot, shards []uint32) (pluginapi.Home
 	if err != nil {
 		return pluginapi.Homes{}, err
 	}
+	if !set.present(s) {
+		pluginapi.Log(pluginapi.LevelWarn, "no candidate has the role "+set.role+": any node will do")
+	}
 	return set.oneByOne().Allocate(s, shards)
 }
 
@@ -78,6 +81,16 @@ func (set settings) oneByOne() pluginapi.OneByOne {
 			return best, nil
 		},
 	}
+}
+
+// present tells whether any candidate has the role.
+func (set settings) present(s *pluginapi.Snapshot) bool {
+	for _, c := range s.Candidates {
+		if s.Nodes[c].HasRole(set.role) {
+			return true
+		}
+	}
+	return false
 }
 
 // fits tells whether the node is of the kind that the shard should live on.

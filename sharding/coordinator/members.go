@@ -187,7 +187,7 @@ func (m *Machine) sees(ev MemberSeen) {
 // have been lost with a connection.
 func (m *Machine) callStrangers() {
 	var strangers []sharding.Member
-	for who, s := range m.seen {
+	for who, s := range m.seen { // unordered: sorted below
 		if s.status == MemberUp && m.peers[who] == nil {
 			strangers = append(strangers, who)
 		}

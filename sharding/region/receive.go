@@ -65,7 +65,7 @@ func (r *Region) sender(sh *shard, m sharding.Member) *sender {
 
 func (sh *shard) sortedSenders() []sharding.Member {
 	all := make([]sharding.Member, 0, len(sh.senders))
-	for m := range sh.senders {
+	for m := range sh.senders { // unordered: sorted below
 		all = append(all, m)
 	}
 	slices.SortFunc(all, compareMembers)
@@ -73,7 +73,7 @@ func (sh *shard) sortedSenders() []sharding.Member {
 }
 
 func (sh *shard) holds() bool {
-	for _, s := range sh.senders {
+	for _, s := range sh.senders { // unordered: any one will do
 		if len(s.held) > 0 {
 			return true
 		}

@@ -302,7 +302,7 @@ func (r *Region) waitsForHome(sh *shard) bool {
 
 // forget drops what is known of members that went long ago, and of former ways.
 func (r *Region) forget() {
-	for m, at := range r.gone {
+	for m, at := range r.gone { // unordered: each entry is judged alone
 		if r.now < at.Add(forgetAfter) {
 			continue
 		}

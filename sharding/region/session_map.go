@@ -98,7 +98,7 @@ func (s *Session) mapMembers(m *protocol.ShardMapUpdate) []sharding.Member {
 		delete(s.members, g)
 	}
 	if m.Full {
-		for g := range before {
+		for g := range before { // unordered: sorted below
 			if _, here := s.members[g]; !here {
 				gone = append(gone, g)
 			}
@@ -120,7 +120,7 @@ func compareMembers(a, b sharding.Member) int {
 
 // ownsAny says whether the map gives a member any shard.
 func (m *shardMap) ownsAny(member sharding.Member) bool {
-	for _, t := range m.types {
+	for _, t := range m.types { // unordered: any one will do
 		for i := range t.records {
 			if t.records[i].Owner == member {
 				return true
@@ -145,7 +145,7 @@ func (s *Session) Revision() sharding.Revision { return s.revision }
 // Types gives the types of the map, sorted.
 func (s *Session) Types() []sharding.TypeName {
 	names := make([]sharding.TypeName, 0, len(s.types))
-	for t := range s.types {
+	for t := range s.types { // unordered: sorted below
 		names = append(names, t)
 	}
 	slices.Sort(names)
@@ -178,7 +178,7 @@ func (s *Session) Map(t sharding.TypeName) iter.Seq[protocol.ShardRecord] {
 // Members gives the registered members, in order.
 func (s *Session) Members() []protocol.MemberRecord {
 	all := make([]protocol.MemberRecord, 0, len(s.members))
-	for _, r := range s.members {
+	for _, r := range s.members { // unordered: sorted below
 		all = append(all, r)
 	}
 	slices.SortFunc(all, func(a, b protocol.MemberRecord) int { return compareMembers(a.Member, b.Member) })

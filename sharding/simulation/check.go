@@ -296,7 +296,7 @@ func (c *longestTTL) Observe(f Fact) error {
 		delete(c.barrier, f.Member)
 	case Barriered:
 		c.barrier[f.Member] = f
-		for k := range c.back {
+		for k := range c.back { // unordered: each entry is judged alone
 			if k[0] == f.Member {
 				delete(c.back, k)
 			}

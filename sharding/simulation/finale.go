@@ -86,7 +86,7 @@ func (w *world) tidy(ends int64) {
 // shards lists the contacted ones in order.
 func (w *world) shards() []ShardKey {
 	var out []ShardKey
-	for k := range w.contacted {
+	for k := range w.contacted { // unordered: sorted below
 		out = append(out, k)
 	}
 	sort.Slice(out, func(i, j int) bool {

@@ -139,6 +139,11 @@ func TestCost(t *testing.T) {
 		check(i<<23 | 1<<31 - 1)
 		check(i << 23)
 	}
+	sum := uint64(0)
+	for u := uint64(0); u <= math.MaxUint32; u += 39_916_801 {
+		sum += cost(uint32(u))
+	}
+	assert.Equal(t, uint64(24_498_919_774), sum, "every bit of a cost counts: natively and in wasm the same draw must win")
 	assert.Zero(t, cost(math.MaxUint32))
 	assert.Equal(t, uint64(32)<<fraction, cost(0))
 	for i, v := range log2Table {

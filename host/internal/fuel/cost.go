@@ -1,10 +1,6 @@
 package fuel
 
-import (
-	"fmt"
-
-	"github.com/droverhq/drover/host/internal/wasmbin"
-)
+import "github.com/droverhq/drover/host/internal/wasmbin"
 
 // entryCost is the price of entering a function.
 const entryCost = 1
@@ -49,35 +45,43 @@ func makesNaN(op wasmbin.Op) (wasmbin.ValType, bool) {
 	return 0, false
 }
 
-// weight returns what a call of the module's own function i adds to the depth:
-// native frames grow with the values that a body holds, of which it makes at
-// most one an instruction and one a local. Instructions that make several at
-// once count for each of them.
-func (r *rewriter) weight(i int) (int32, error) {
-	c := &r.in.Code[i]
-	values := int64(len(c.Body)) + int64(c.NumLocals()) + int64(len(r.in.Types[r.in.Funcs[i]].Params))
-	for _, in := range c.Body {
-		switch in.Op {
-		case wasmbin.OpBlock, wasmbin.OpLoop, wasmbin.OpIf:
-			if t, ok := in.BlockType().Index(); ok {
-				if int64(t) >= int64(len(r.in.Types)) {
-					return 0, fmt.Errorf("%s: type %d out of range", in.Op, t)
-				}
-				values += int64(len(r.in.Types[t].Params)) + further(r.in.Types[t].Results)
-			}
-		case wasmbin.OpCall:
-			if int64(in.A) >= int64(len(r.funcs)) {
-				return 0, fmt.Errorf("call: function %d out of range", in.A)
-			}
-			values += further(r.in.Types[r.funcs[in.A]].Results)
-		case wasmbin.OpCallIndirect:
-			if int64(in.A) >= int64(len(r.in.Types)) {
-				return 0, fmt.Errorf("call_indirect: type %d out of range", in.A)
-			}
-			values += further(r.in.Types[in.A].Results)
-		}
+// readsNumber tells whether an operator takes so many floats, and whatever it
+// makes of a NaN does not depend on its bits.
+func readsNumber(op wasmbin.Op, operands int) bool {
+	switch {
+	case op >= wasmbin.OpF32Eq && op <= wasmbin.OpF64Ge,
+		op >= wasmbin.OpF32Add && op <= wasmbin.OpF32Max,
+		op >= wasmbin.OpF64Add && op <= wasmbin.OpF64Max:
+		return operands == 2
+	case op >= wasmbin.OpI32TruncF32S && op <= wasmbin.OpI32TruncF64U,
+		op >= wasmbin.OpI64TruncF32S && op <= wasmbin.OpI64TruncF64U,
+		op >= wasmbin.OpI32TruncSatF32S && op <= wasmbin.OpI64TruncSatF64U:
+		return operands == 1
 	}
-	return int32(min(1+16*values/32768, int64(r.limit)+1)), nil
+	_, ok := makesNaN(op)
+	return ok && operands == 1
 }
 
-func further(results []wasmbin.ValType) int64 { return max(0, int64(len(results))-1) }
+// readByArithmetic tells whether the topmost value is next read, and only read,
+// by an operator that does not show its bits: the one that comes next, or the
+// one behind another operand that is simply pushed.
+func readByArithmetic(next []wasmbin.Instr) bool {
+	if len(next) < 2 {
+		return false
+	}
+	switch next[0].Op {
+	case wasmbin.OpLocalGet, wasmbin.OpGlobalGet, wasmbin.OpF32Const, wasmbin.OpF64Const:
+		return readsNumber(next[1].Op, 2)
+	}
+	return readsNumber(next[0].Op, 1) || readsNumber(next[0].Op, 2)
+}
+
+// weightShare is how many values a unit of weight stands for.
+const weightShare = 32768 / 16
+
+// weight returns what a call of a function with so many values adds to the
+// depth.
+func (r *rewriter) weight(values int) int32 {
+	// A weight beyond the limit says no more than one just beyond it.
+	return int32(min(1+int64(values)/weightShare, int64(r.limit)+1))
+}

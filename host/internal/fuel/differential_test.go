@@ -58,9 +58,6 @@ func TestDifferential(t *testing.T) {
 				d := &differential{engines: newEngines(t), seen: map[string]int{}}
 				for seed := first + w; seed < first+n; seed += workers {
 					d.module(t, uint64(seed))
-					if t.Failed() {
-						t.Fatalf("seed %d; rerun with DROVER_FUEL_SEED=%d DROVER_FUEL_MODULES=1", seed, seed)
-					}
 				}
 				mu.Lock()
 				defer mu.Unlock()
@@ -90,6 +87,11 @@ type differential struct {
 }
 
 func (d *differential) module(t *testing.T, seed uint64) {
+	defer func() {
+		if t.Failed() {
+			t.Logf("seed %d; rerun with DROVER_FUEL_SEED=%d DROVER_FUEL_MODULES=1", seed, seed)
+		}
+	}()
 	m := reference.Generate(seed)
 	wasm := wasmbin.Encode(m)
 	decoded, err := wasmbin.Decode(wasm)

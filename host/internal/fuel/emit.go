@@ -51,7 +51,14 @@ func (r *rewriter) appendBody(dst []byte, i int) []byte {
 			b.move(in, c.Targets)
 			continue
 		}
+		if zero, or, ok := r.ands.compared(c.Body, at); ok {
+			b.dst = wasmbin.AppendInstr(b.dst, wasmbin.Instr{Op: zero}, nil)
+			b.op(or)
+		}
 		b.instr(in, c.Targets)
+		if t, ok := makesNaN(in.Op); ok && !readByArithmetic(c.Body[at+1:]) {
+			b.canonical(t)
+		}
 	}
 	return b.dst
 }
@@ -149,9 +156,6 @@ func (b *body) instr(in wasmbin.Instr, targets []uint32) {
 		b.index(wasmbin.OpGlobalSet, b.r.globalDepth)
 	}
 	b.move(in, targets)
-	if t, ok := makesNaN(in.Op); ok {
-		b.canonical(t)
-	}
 }
 
 // canonical replaces the topmost value by the canonical NaN if it is one.

@@ -43,32 +43,38 @@ var engineConfigs = []struct {
 func newEngines(t testing.TB) []*engine {
 	t.Helper()
 	var out []*engine
-	for _, c := range engineConfigs {
-		ctx := context.Background()
-		e := &engine{name: c.name, rt: wazero.NewRuntimeWithConfig(ctx, c.config().WithCoreFeatures(api.CoreFeaturesV2).WithMemoryLimitPages(256))}
-		t.Cleanup(func() { require.NoError(t, e.rt.Close(ctx)) })
-		_, err := e.rt.NewHostModuleBuilder(fuel.Namespace).
-			NewFunctionBuilder().WithGoFunction(api.GoFunc(func(_ context.Context, stack []uint64) {
-			stack[0] = uint64(e.refill(int64(stack[0])))
-		}), []api.ValueType{api.ValueTypeI64}, []api.ValueType{api.ValueTypeI64}).Export("refill").
-			NewFunctionBuilder().WithGoFunction(api.GoFunc(func(context.Context, []uint64) {
-			panic(errDepth)
-		}), nil, nil).Export("depth").
-			Instantiate(ctx)
-		require.NoError(t, err)
-		i32, i64 := api.ValueTypeI32, api.ValueTypeI64
-		env := func(name string, params []api.ValueType) api.GoFunc {
-			return func(_ context.Context, stack []uint64) { copy(stack, reference.Host["env."+name](stack[:len(params)])) }
-		}
-		mix, nop := []api.ValueType{i32, i64}, []api.ValueType(nil)
-		_, err = e.rt.NewHostModuleBuilder("env").
-			NewFunctionBuilder().WithGoFunction(env("mix", mix), mix, []api.ValueType{i64}).Export("mix").
-			NewFunctionBuilder().WithGoFunction(env("nop", nop), nop, nil).Export("nop").
-			Instantiate(ctx)
-		require.NoError(t, err)
-		out = append(out, e)
+	for i := range engineConfigs {
+		out = append(out, newEngine(t, i, api.CoreFeaturesV2, maxPages))
 	}
 	return out
+}
+
+func newEngine(t testing.TB, config int, features api.CoreFeatures, pages uint32) *engine {
+	t.Helper()
+	c := engineConfigs[config]
+	ctx := context.Background()
+	e := &engine{name: c.name, rt: wazero.NewRuntimeWithConfig(ctx, c.config().WithCoreFeatures(features).WithMemoryLimitPages(pages))}
+	t.Cleanup(func() { require.NoError(t, e.rt.Close(ctx)) })
+	_, err := e.rt.NewHostModuleBuilder(fuel.Namespace).
+		NewFunctionBuilder().WithGoFunction(api.GoFunc(func(_ context.Context, stack []uint64) {
+		stack[0] = uint64(e.refill(int64(stack[0])))
+	}), []api.ValueType{api.ValueTypeI64}, []api.ValueType{api.ValueTypeI64}).Export("refill").
+		NewFunctionBuilder().WithGoFunction(api.GoFunc(func(context.Context, []uint64) {
+		panic(errDepth)
+	}), nil, nil).Export("depth").
+		Instantiate(ctx)
+	require.NoError(t, err)
+	i32, i64 := api.ValueTypeI32, api.ValueTypeI64
+	env := func(name string, params []api.ValueType) api.GoFunc {
+		return func(_ context.Context, stack []uint64) { copy(stack, reference.Host["env."+name](stack[:len(params)])) }
+	}
+	mix, nop := []api.ValueType{i32, i64}, []api.ValueType(nil)
+	_, err = e.rt.NewHostModuleBuilder("env").
+		NewFunctionBuilder().WithGoFunction(env("mix", mix), mix, []api.ValueType{i64}).Export("mix").
+		NewFunctionBuilder().WithGoFunction(env("nop", nop), nop, nil).Export("nop").
+		Instantiate(ctx)
+	require.NoError(t, err)
+	return e
 }
 
 func (e *engine) refill(left int64) int64 {

@@ -41,6 +41,7 @@ func (p *plan) make(r *rewriter, i int) error {
 	p.charges[0].cost = entryCost
 	p.frames = append(p.frames, frame{op: wasmbin.OpBlock, live: true})
 	locals := len(r.in.Types[r.in.Funcs[i]].Params) + c.NumLocals()
+	r.ands.start(locals)
 	live, deadFrom := true, 0
 	for at, in := range c.Body {
 		if len(p.frames) == 0 {
@@ -49,6 +50,7 @@ func (p *plan) make(r *rewriter, i int) error {
 		if err := r.check(in, locals); err != nil {
 			return fmt.Errorf("instruction %d: %s: %w", at, in.Op, err)
 		}
+		r.ands.note(c.Body, at)
 		if live {
 			p.charges[len(p.charges)-1].cost += opCost(in.Op)
 			p.note(in.Op)

@@ -34,7 +34,8 @@ func (s *splits) index(in wasmbin.Instr) (uint32, bool) {
 
 // appendSplit appends the body of split function k. It is called with n > Piece.
 //
-//	if dst+n (or src+n) is out of bounds: do it in one go, which traps
+//	if dst+n (or src+n) is out of bounds: do it in one go, which traps; of a
+//	dropped segment, which is empty, the first piece does
 //	loop: one piece; refill; until at most a Piece is left; the rest
 //
 // A memory.copy to a higher address goes from the end backwards, so that no
@@ -104,15 +105,6 @@ func (r *rewriter) appendSplit(dst []byte, k int) []byte {
 	b.op(wasmbin.OpUnreachable)
 	b.op(wasmbin.OpEnd)
 
-	if in.Op == wasmbin.OpMemoryInit {
-		// A dropped segment is empty, so that its end traps here.
-		b.i32(0)
-		get(srcLocal)
-		get(n)
-		b.op(wasmbin.OpI32Add)
-		b.i32(0)
-		b.move(in, nil)
-	}
 	if in.Op == wasmbin.OpMemoryCopy {
 		get(srcLocal)
 		get(dstLocal)

@@ -188,12 +188,12 @@ func newFunction(m *wasmbin.Module, typ *wasmbin.FuncType, code *wasmbin.Code) f
 	return f
 }
 
-// weigh returns 1 + 16·(instructions+locals)/32768 (spec 1.3), where parameters
-// are locals and an instruction that makes more than one value counts once more
-// for each further one.
+// weigh returns 1 + 16·values/32768 (spec 1.3), where values are instructions,
+// parameters and locals, one more for each further value that an instruction
+// makes, and one for each local set in a block, loop or if.
 func (x *Machine) weigh(f *function) int64 {
 	n := len(f.typ.Params) + f.locals
-	for _, in := range f.code.Body {
+	for at, in := range f.code.Body {
 		n++
 		made := 0
 		switch in.Op {
@@ -205,6 +205,13 @@ func (x *Machine) weigh(f *function) int64 {
 			params, results := x.arity(in)
 			n += params
 			made = results
+			set := map[uint32]bool{}
+			for _, inner := range f.code.Body[at:f.ends[at]] {
+				if inner.Op == wasmbin.OpLocalSet || inner.Op == wasmbin.OpLocalTee {
+					set[inner.A] = true
+				}
+			}
+			n += len(set)
 		}
 		if made > 1 {
 			n += made - 1

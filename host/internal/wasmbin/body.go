@@ -31,6 +31,10 @@ func (d *decoder) code() (c Code) {
 		}
 		c.Locals = append(c.Locals, run)
 	}
+	if d.locals += total; d.locals > MaxModuleLocals {
+		d.failAt(start, RuleLimit, "the functions of a module have at most %d locals", MaxModuleLocals)
+		return c
+	}
 
 	d.scratch, d.targets = d.scratch[:0], d.targets[:0]
 	d.frames = append(d.frames[:0], frameBlock)

@@ -1,8 +1,12 @@
 package wasmbin
 
-// MaxLocals caps the locals that one function may declare. A declaration of
-// 2³²−1 locals takes six bytes, so no count beyond this is even added up.
-const MaxLocals = 50_000
+// MaxLocals caps the locals that one function may declare, and MaxModuleLocals
+// those of all functions together. A declaration of 2³²−1 locals takes six
+// bytes, and engines allocate something for each; a large Go guest has 100 000.
+const (
+	MaxLocals       = 50_000
+	MaxModuleLocals = 2_000_000
+)
 
 // magic and version start every core module.
 const magic, version = "\x00asm", "\x01\x00\x00\x00"
@@ -37,6 +41,7 @@ type decoder struct {
 	dataCount uint32
 	usesData  bool // a body names a data segment
 	mems      int
+	locals    uint64 // declared so far
 	scratch   []Instr
 	targets   []uint32
 	frames    []byte

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/droverhq/drover/internal/client"
+	"github.com/droverhq/drover/internal/httpapi"
+)
+
+// digestPrefix marks a module that the cluster has already.
+const digestPrefix = "sha256:"
+
+func newStrategyListCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the strategies of a cluster, their fuel and failures",
+	}
+	asJSON := jsonFlag(cmd)
+	return clusterCommand(cmd, func(cmd *cobra.Command, c *client.Client, _ []string) error {
+		v, err := c.Strategies(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return writeJSON(cmd.OutOrStdout(), v)
+		}
+		return listStrategies(cmd.OutOrStdout(), v.Strategies)
+	})
+}
+
+func listStrategies(w io.Writer, list []httpapi.StrategyView) error {
+	return table(w, func(row func(...string)) {
+		row("TYPE", "STRATEGY", "STATE", "CALLS", "FAILURES", "FUEL LAST", "P99", "LIMIT", "TIME LAST", "P99", "DIGEST", "SOURCE")
+		for _, s := range list {
+			row(string(s.Type), s.Name, s.State.String(), fmt.Sprint(s.Calls), fmt.Sprint(s.Failures),
+				units(s.Fuel.Last), units(s.Fuel.P99), units(&s.Fuel.Limit), micros(s.Time.Last), micros(s.Time.P99), short(s.Digest), orDash(s.Source))
+		}
+	})
+}
+
+// units shortens a number of fuel units to some three digits.
+func units(n *uint64) string {
+	if n == nil {
+		return "-"
+	}
+	for _, u := range []struct {
+		size uint64
+		name string
+	}{{1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
+		if *n >= u.size {
+			v := float64(*n) / float64(u.size)
+			digits := 0
+			if v < 99.95 {
+				digits = 1
+			}
+			return strings.TrimSuffix(strconv.FormatFloat(v, 'f', digits, 64), ".0") + u.name
+		}
+	}
+	return strconv.FormatUint(*n, 10)
+}
+
+func micros(n *uint64) string {
+	if n == nil {
+		return "-"
+	}
+	return (time.Duration(*n) * time.Microsecond).String()
+}
+
+// short keeps as much of a digest as people compare.
+func short(digest string) string {
+	if n := len(digestPrefix) + 12; len(digest) > n {
+		return digest[:n] + "…"
+	}
+	return digest
+}
+
+func newStrategySwapCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "swap TYPE [FILE|builtin:NAME|sha256:HEX]",
+		Short: "Replace the strategy of a type while it runs",
+		Long: `Replace the strategy of a type while it runs: by a file, by one that this program carries, or by one that the cluster has.
+Configuration and limits stay unless they are given; without a strategy only they change. A strategy that is refused
+leaves the old one running.`,
+		Example: "  drover strategy swap counter builtin:rendezvous\n  drover strategy swap counter mine.wasm --strategy-config '{\"threshold\":2}' --budget 50ms",
+		Args:    cobra.RangeArgs(1, 2),
+	}
+	f := cmd.Flags()
+	config := f.String("strategy-config", "", "configuration as a `JSON` object, as in [type.config]")
+	fuel := f.Uint64("fuel", 0, "most work of one call, in units")
+	budget := f.String("budget", "", "most `time` of one call, such as 100ms")
+	memory := f.String("memory", "", "most memory, a `size` such as 16MiB")
+	maxFailures := f.Uint32("max-failures", 0, "failures in a row after which the last one that worked comes back")
+	moves := f.Uint32("moves-per-pass", 0, "most moves of one pass")
+	shadow := f.Bool("shadow", false, "run it beside the active one, without effect")
+	asJSON := jsonFlag(cmd)
+	return clusterCommand(cmd, func(cmd *cobra.Command, c *client.Client, args []string) error {
+		var body httpapi.SwapBody
+		var limits httpapi.SwapLimits
+		for name, set := range map[string]func(){
+			"fuel": func() { limits.Fuel = fuel }, "budget": func() { limits.Budget = budget }, "memory": func() { limits.Memory = memory },
+			"max-failures": func() { limits.MaxFailures = maxFailures }, "moves-per-pass": func() { limits.MovesPerPass = moves },
+		} {
+			if f.Changed(name) {
+				set()
+				body.Limits = &limits
+			}
+		}
+		if f.Changed("strategy-config") {
+			var object map[string]json.RawMessage
+			if err := json.Unmarshal([]byte(*config), &object); err != nil || object == nil {
+				return usageError(fmt.Errorf("--strategy-config is no JSON object: %q", *config), `write it as '{"threshold":2}'`)
+			}
+			body.Config = json.RawMessage(*config)
+		}
+		source := ""
+		if len(args) == 2 {
+			var err error
+			if source, err = takeStrategy(&body, args[1]); err != nil {
+				return err
+			}
+		} else if body.Config == nil && body.Limits == nil {
+			return usageError(fmt.Errorf("neither a strategy nor anything to change about %s's is given", args[0]), "drover strategy swap "+args[0]+" builtin:rendezvous")
+		}
+		v, err := c.Swap(cmd.Context(), args[0], source, *shadow, body)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return writeJSON(cmd.OutOrStdout(), v)
+		}
+		verb := "runs"
+		if *shadow {
+			verb = "shadows with"
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s %s (%s), state %s\n", v.Type, verb, v.Name, short(v.Digest), v.State)
+		return err
+	})
+}
+
+// takeStrategy puts the named strategy into the body and gives the source that people will see.
+func takeStrategy(body *httpapi.SwapBody, arg string) (source string, err error) {
+	if strings.HasPrefix(arg, digestPrefix) {
+		if _, err := httpapi.ParseDigest(arg); err != nil {
+			return "", usageError(err, "drover strategy list --json shows whole digests")
+		}
+		body.Digest = arg
+		return "", nil
+	}
+	if body.Module, err = readModule(arg); err != nil {
+		return "", err
+	}
+	if len(body.Module) == 0 {
+		return "", withHint(fmt.Errorf("%s is empty", arg), "build it for wasm; drover strategy check says whether a node would take it")
+	}
+	if strings.HasPrefix(arg, builtinPrefix) {
+		return arg, nil
+	}
+	return filepath.Base(arg), nil
+}

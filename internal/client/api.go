@@ -1,0 +1,129 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/droverhq/drover/internal/httpapi"
+)
+
+// Members lists the nodes.
+func (c *Client) Members(ctx context.Context) (httpapi.MembersView, error) {
+	return get[httpapi.MembersView](ctx, c, "/cluster/members", nil)
+}
+
+// Leader gives the node that coordinates.
+func (c *Client) Leader(ctx context.Context) (httpapi.LeaderView, error) {
+	return get[httpapi.LeaderView](ctx, c, "/cluster/leader", nil)
+}
+
+// Shards shows the shards of a type; an empty one means the only one there is.
+func (c *Client) Shards(ctx context.Context, typ string) (httpapi.ShardsView, error) {
+	query := url.Values{}
+	if typ != "" {
+		query.Set("type", typ)
+	}
+	return get[httpapi.ShardsView](ctx, c, "/cluster/shards", query)
+}
+
+// Strategies lists the strategies.
+func (c *Client) Strategies(ctx context.Context) (httpapi.StrategiesView, error) {
+	return get[httpapi.StrategiesView](ctx, c, "/cluster/strategies", nil)
+}
+
+// Swap replaces a type's strategy; source is for people.
+func (c *Client) Swap(ctx context.Context, typ, source string, shadow bool, b httpapi.SwapBody) (httpapi.StrategyView, error) {
+	r := request{method: http.MethodPut, path: "/cluster/strategies/" + segment(typ), query: url.Values{}, contentType: "application/json"}
+	if source != "" {
+		r.query.Set("source", source)
+	}
+	if shadow {
+		r.query.Set("shadow", "1")
+	}
+	if b.Module != nil && b.Config == nil && b.Limits == nil {
+		r.body, r.contentType = b.Module, "application/wasm"
+	} else {
+		var err error
+		if r.body, err = json.Marshal(b); err != nil {
+			return httpapi.StrategyView{}, err
+		}
+	}
+	body, err := c.do(ctx, r)
+	if err != nil {
+		return httpapi.StrategyView{}, err
+	}
+	return decode[httpapi.StrategyView](c, body)
+}
+
+// Drain begins (on) or ends a drain; the empty node is the one that answers.
+func (c *Client) Drain(ctx context.Context, node string, on bool) error {
+	query := url.Values{}
+	if node != "" {
+		query.Set("node", node)
+	}
+	if !on {
+		query.Set("on", "false")
+	}
+	return c.post(ctx, "/cluster/drain", query)
+}
+
+// Leave takes the node that answers out of the cluster.
+func (c *Client) Leave(ctx context.Context) error { return c.post(ctx, "/cluster/leave", nil) }
+
+// Forget takes a dead node out of the cluster.
+func (c *Client) Forget(ctx context.Context, node string) error {
+	return c.post(ctx, "/cluster/forget", url.Values{"node": {node}})
+}
+
+// Pause stops all rebalancing, or lets it go on.
+func (c *Client) Pause(ctx context.Context, on bool) error {
+	if on {
+		return c.post(ctx, "/cluster/pause", nil)
+	}
+	return c.post(ctx, "/cluster/resume", nil)
+}
+
+// Ask sends a message to an entity and gives its answer. Key may be empty.
+func (c *Client) Ask(ctx context.Context, typ, id string, message []byte, key string, timeout time.Duration) (json.RawMessage, error) {
+	// The node answers with a problem when its time is up; only a node that does not is given up here.
+	r := c.message(typ, id, message, key)
+	r.query, r.timeout = url.Values{"timeout": {timeout.String()}}, timeout+10*time.Second
+	body, err := c.do(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return decode[json.RawMessage](c, body)
+}
+
+// Tell sends a message to an entity.
+func (c *Client) Tell(ctx context.Context, typ, id string, message []byte, key string) error {
+	r := c.message(typ, id, message, key)
+	r.query = url.Values{"mode": {"tell"}}
+	_, err := c.do(ctx, r)
+	return err
+}
+
+func (c *Client) message(typ, id string, message []byte, key string) request {
+	r := request{method: http.MethodPost, path: "/entities/" + segment(typ) + "/" + segment(id), body: message, contentType: "application/json"}
+	if key != "" {
+		r.header = http.Header{"Idempotency-Key": {key}}
+	}
+	return r
+}
+
+func (c *Client) post(ctx context.Context, path string, query url.Values) error {
+	_, err := c.do(ctx, request{method: http.MethodPost, path: path, query: query})
+	return err
+}
+
+// segment escapes a text into one segment of a path. Dots alone are escaped too: what lies between may clean paths.
+func segment(s string) string {
+	if strings.Trim(s, ".") == "" {
+		return strings.ReplaceAll(s, ".", "%2E")
+	}
+	return url.PathEscape(s)
+}

@@ -1,0 +1,391 @@
+// Package strategist keeps the strategies of a node's types compiled and ready, fetches modules that are missing, and makes the calls that
+// the coordinator asks for. It decides nothing: every outcome goes back to the coordinator as an event.
+//
+// Goroutines: one for each module that is being prepared and each call under way; Close waits for them.
+package strategist
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/droverhq/drover/host"
+	"github.com/droverhq/drover/internal/modules"
+	"github.com/droverhq/drover/pluginapi"
+	"github.com/droverhq/drover/sharding"
+	"github.com/droverhq/drover/sharding/coordinator"
+	"github.com/droverhq/drover/sharding/protocol"
+)
+
+// Config opens a Strategist.
+type Config struct {
+	Runtime *host.Runtime
+	Modules *modules.Store
+	// Fetch gets a module from another node; ErrNotHere where none has it.
+	Fetch  func(ctx context.Context, d modules.Digest) ([]byte, error)
+	Post   func(coordinator.Event)
+	Logger *slog.Logger
+	// Recorder takes every call's record.
+	Recorder host.Recorder
+}
+
+// Strategist: see the package. Its methods may be called from any goroutine.
+type Strategist struct {
+	cfg    Config
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu     sync.Mutex
+	loaded map[key]*loading
+	stats  map[sharding.TypeName]*typeStats
+}
+
+// key is all that a prepared strategy depends on.
+type key struct {
+	digest [32]byte
+	config [32]byte
+	fuel   uint64
+	budget int64
+	memory uint64
+}
+
+func keyOf(s protocol.StrategySpec) key {
+	return key{s.Digest, sha256.Sum256(s.Config), s.Fuel, s.Budget, s.Memory}
+}
+
+// loading is a strategy on its way; done is closed once strategy or err is set.
+type loading struct {
+	done     chan struct{}
+	strategy *host.Strategy
+	name     string // what the module calls itself
+	err      error
+	used     time.Time
+	users    int
+}
+
+const (
+	// loadPatience is how long a call waits for its module to be fetched and compiled.
+	loadPatience = 10 * time.Second
+	// keepLoaded bounds the prepared strategies: one a type, its predecessors for a rollback, a candidate.
+	keepLoaded = 16
+)
+
+// New makes a strategist with nothing loaded.
+func New(cfg Config) *Strategist {
+	s := &Strategist{cfg: cfg, loaded: map[key]*loading{}, stats: map[sharding.TypeName]*typeStats{}}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// Close ends calls under way and releases everything.
+func (s *Strategist) Close() error {
+	s.cancel()
+	s.wg.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, l := range s.loaded {
+		if l.strategy != nil {
+			errs = append(errs, l.strategy.Close(context.Background()))
+		}
+	}
+	s.loaded = map[key]*loading{}
+	return errors.Join(errs...)
+}
+
+// Prepare fetches and compiles a strategy in the background, so that its first call need not wait.
+func (s *Strategist) Prepare(spec protocol.StrategySpec) {
+	if spec.Digest != ([32]byte{}) {
+		s.release(s.start(spec))
+	}
+}
+
+// Admit compiles a module with its limits and configuration as the cluster would, and returns what it calls itself. The error is a
+// *host.RefusedError if the module is at fault.
+func (s *Strategist) Admit(ctx context.Context, wasm []byte, spec protocol.StrategySpec) (name string, err error) {
+	strategy, err := s.load(ctx, wasm, spec)
+	if err != nil {
+		return "", err
+	}
+	name = s.nameOf(ctx, strategy, spec)
+	return name, strategy.Close(ctx)
+}
+
+func (s *Strategist) load(ctx context.Context, wasm []byte, spec protocol.StrategySpec) (*host.Strategy, error) {
+	limits := host.Limits{Fuel: int64(min(spec.Fuel, host.MaxFuel)), Budget: time.Duration(spec.Budget) * time.Millisecond,
+		MemoryPages: uint32(min(spec.Memory/host.PageBytes, host.MaxMemoryPages))}
+	if spec.Memory > host.MaxMemoryPages*host.PageBytes {
+		return nil, fmt.Errorf("memory of %d bytes: at most %d are allowed", spec.Memory, host.MaxMemoryPages*host.PageBytes)
+	}
+	opts := []host.StrategyOption{host.WithName(spec.Source)}
+	if s.cfg.Recorder != nil {
+		opts = append(opts, host.WithRecorder(s.cfg.Recorder))
+	}
+	return s.cfg.Runtime.Load(ctx, wasm, limits, pluginapi.Config(spec.Config), opts...)
+}
+
+func (s *Strategist) nameOf(ctx context.Context, strategy *host.Strategy, spec protocol.StrategySpec) string {
+	if d, err := strategy.Describe(ctx); err == nil && d.Name != "" {
+		return d.Name
+	}
+	return spec.Source
+}
+
+// start gives the strategy's loading, beginning it where needed, and counts a user.
+func (s *Strategist) start(spec protocol.StrategySpec) *loading {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := keyOf(spec)
+	l := s.loaded[k]
+	if l != nil {
+		select {
+		case <-l.done:
+			if l.err != nil && time.Since(l.used) > time.Second { // what failed is tried again: the module may be had now
+				delete(s.loaded, k)
+				l = nil
+			}
+		default:
+		}
+	}
+	if l == nil {
+		l = &loading{done: make(chan struct{}), used: time.Now()}
+		s.loaded[k] = l
+		s.evict()
+		s.wg.Add(1)
+		go s.run(l, spec)
+	}
+	l.users++
+	return l
+}
+
+func (s *Strategist) release(l *loading) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.users--
+	if l.err == nil {
+		l.used = time.Now()
+	}
+}
+
+// evict closes what has not been used for longest; s.mu is held.
+func (s *Strategist) evict() {
+	for len(s.loaded) > keepLoaded {
+		var oldest key
+		var found *loading
+		for k, l := range s.loaded {
+			ready := false
+			select {
+			case <-l.done:
+				ready = true
+			default:
+			}
+			if ready && l.users == 0 && (found == nil || l.used.Before(found.used)) {
+				oldest, found = k, l
+			}
+		}
+		if found == nil {
+			return
+		}
+		delete(s.loaded, oldest)
+		if found.strategy != nil {
+			if err := found.strategy.Close(s.ctx); err != nil {
+				s.cfg.Logger.Warn("a strategy could not be released", "digest", modules.Digest(oldest.digest), "error", err)
+			}
+		}
+	}
+}
+
+func (s *Strategist) run(l *loading, spec protocol.StrategySpec) {
+	defer s.wg.Done()
+	defer close(l.done)
+	began := time.Now()
+	wasm, err := s.module(spec.Digest)
+	if err == nil {
+		l.strategy, err = s.load(s.ctx, wasm, spec)
+	}
+	if err != nil {
+		l.err = err
+		s.cfg.Logger.Warn("a strategy cannot be made ready", "source", spec.Source, "digest", modules.Digest(spec.Digest), "error", err)
+		return
+	}
+	l.name = s.nameOf(s.ctx, l.strategy, spec)
+	s.cfg.Logger.Info("strategy ready", "name", l.name, "source", spec.Source, "digest", modules.Digest(spec.Digest), "took", time.Since(began).Round(time.Millisecond))
+}
+
+// module gives a module from the store, or from another node.
+func (s *Strategist) module(d modules.Digest) ([]byte, error) {
+	wasm, err := s.cfg.Modules.Get(d)
+	if !errors.Is(err, modules.ErrNotHere) {
+		return wasm, err
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, loadPatience)
+	defer cancel()
+	wasm, err = s.cfg.Fetch(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	if got := modules.Digest(sha256.Sum256(wasm)); got != d {
+		return nil, fmt.Errorf("another node answered with module %s for %s: %w", got, d, modules.ErrNotHere)
+	}
+	if _, err := s.cfg.Modules.Put(wasm); err != nil {
+		s.cfg.Logger.Warn("a fetched module is not kept", "digest", d, "error", err)
+	}
+	return wasm, nil
+}
+
+// Ask makes the call in the background and posts StrategyAnswered.
+func (s *Strategist) Ask(a coordinator.AskStrategy) {
+	s.wg.Add(1)
+	go func() {
+		defer s.wg.Done()
+		s.cfg.Post(s.answer(a))
+	}()
+}
+
+func (s *Strategist) answer(a coordinator.AskStrategy) coordinator.StrategyAnswered {
+	out := coordinator.StrategyAnswered{Ask: a.Ask}
+	l := s.start(a.Spec)
+	defer s.release(l)
+	patience := time.NewTimer(loadPatience)
+	defer patience.Stop()
+	select {
+	case <-l.done:
+	case <-patience.C:
+		out.Failure = &coordinator.StrategyFailure{Verdict: "missing", Detail: "the module is still being fetched or compiled"}
+		return out
+	case <-s.ctx.Done():
+		out.Failure = &coordinator.StrategyFailure{Verdict: "missing", Detail: "the node is stopping"}
+		return out
+	}
+	if l.err != nil {
+		out.Failure = &coordinator.StrategyFailure{Verdict: "missing", Detail: l.err.Error()}
+		return out
+	}
+	var d host.Decision
+	if a.Op == pluginapi.OpAllocate {
+		d = l.strategy.Allocate(s.ctx, a.Input, a.Shards)
+	} else {
+		d = l.strategy.Rebalance(s.ctx, a.Input)
+	}
+	out.Homes, out.Plan = d.Homes, d.Plan
+	if n := len(d.Records); n > 0 {
+		out.Record = d.Records[n-1].InputDigest
+	}
+	s.count(a.Type, d)
+	if d.Err != nil {
+		out.Failure = &coordinator.StrategyFailure{Verdict: "missing", Detail: d.Err.Error()}
+		if v, ok := host.VerdictOf(d.Err); ok {
+			out.Failure.Verdict = v.String()
+		}
+	}
+	return out
+}
+
+// typeStats are of the calls since this node leads, for people.
+type typeStats struct {
+	calls, failures uint64
+	fuel, time      []uint64 // of the latest calls
+	lastFuel        *uint64
+	lastTime        uint64
+}
+
+const window = 256
+
+func (s *Strategist) count(t sharding.TypeName, d host.Decision) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.stats[t]
+	if st == nil {
+		st = &typeStats{}
+		s.stats[t] = st
+	}
+	for _, r := range d.Records {
+		st.calls++
+		if r.Verdict != host.VerdictOK {
+			st.failures++
+		}
+		st.lastFuel = nil
+		if r.Fuel != nil {
+			f := uint64(*r.Fuel)
+			st.lastFuel = &f
+			st.fuel = push(st.fuel, f)
+		}
+		st.lastTime = uint64(r.Elapsed.Microseconds())
+		st.time = push(st.time, st.lastTime)
+	}
+}
+
+func push(w []uint64, v uint64) []uint64 {
+	if len(w) == window {
+		w = append(w[:0], w[1:]...)
+	}
+	return append(w, v)
+}
+
+// Stats of a type's calls on this node. Pointers are nil where there was no call, or none that ended with a known fuel.
+type Stats struct {
+	Calls, Failures       uint64
+	LastFuel, P99Fuel     *uint64
+	LastMicros, P99Micros *uint64
+}
+
+// Stats gives a type's.
+func (s *Strategist) Stats(t sharding.TypeName) Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.stats[t]
+	if st == nil {
+		return Stats{}
+	}
+	out := Stats{Calls: st.calls, Failures: st.failures, LastFuel: st.lastFuel, P99Fuel: p99(st.fuel), P99Micros: p99(st.time)}
+	if len(st.time) > 0 {
+		last := st.lastTime
+		out.LastMicros = &last
+	}
+	return out
+}
+
+func p99(w []uint64) *uint64 {
+	if len(w) == 0 {
+		return nil
+	}
+	s := slices.Sorted(slices.Values(w))
+	v := s[(len(s)*99-1)/100]
+	return &v
+}
+
+// State says how a strategy is doing here.
+type State uint8
+
+// The states.
+const (
+	Unknown State = iota // not asked for yet
+	Preparing
+	Ready
+	Missing
+)
+
+// State gives a strategy's, and the name that the module gives itself once it is ready.
+func (s *Strategist) State(spec protocol.StrategySpec) (State, string) {
+	s.mu.Lock()
+	l := s.loaded[keyOf(spec)]
+	s.mu.Unlock()
+	if l == nil {
+		return Unknown, ""
+	}
+	select {
+	case <-l.done:
+	default:
+		return Preparing, ""
+	}
+	if l.err != nil {
+		return Missing, ""
+	}
+	return Ready, l.name
+}

@@ -1,0 +1,360 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/httpapi"
+	"github.com/droverhq/drover/internal/modules"
+	"github.com/droverhq/drover/sharding"
+	"github.com/droverhq/drover/sharding/protocol"
+)
+
+// A node is a sharding.System: Go programs send through it.
+var _ sharding.System = (*Node)(nil)
+
+// AskEntity implements sharding.System.
+func (n *Node) AskEntity(ctx context.Context, t sharding.TypeName, id string, payload []byte) ([]byte, error) {
+	return n.data.Ask(ctx, t, id, payload, protocol.Command{})
+}
+
+// TellEntity implements sharding.System.
+func (n *Node) TellEntity(t sharding.TypeName, id string, payload []byte) error {
+	return n.data.Tell(t, id, payload, protocol.Command{})
+}
+
+// StartEntity implements sharding.System.
+func (n *Node) StartEntity(ctx context.Context, t sharding.TypeName, id string) error {
+	return n.data.Start(ctx, t, id)
+}
+
+// api is what HTTP sees of the node.
+type api struct{ n *Node }
+
+var _ httpapi.Node = api{}
+
+// Ask implements httpapi.Node, as do the following.
+func (a api) Ask(ctx context.Context, m httpapi.Message) ([]byte, error) {
+	return a.n.data.Ask(ctx, m.Type, m.Entity, m.Payload, m.Command)
+}
+
+func (a api) Tell(m httpapi.Message) error { return a.n.data.Tell(m.Type, m.Entity, m.Payload, m.Command) }
+
+func (a api) Members(ctx context.Context) (httpapi.MembersView, error) {
+	n := a.n
+	registered := map[sharding.Member]protocol.MemberRecord{}
+	for _, r := range n.data.Members() {
+		registered[r.Member] = r
+	}
+	owned := map[sharding.Member]int{}
+	for _, t := range n.data.Types() {
+		shards, _, _ := n.data.Map(t)
+		for _, s := range shards {
+			owned[s.Owner]++
+		}
+	}
+	leader, _ := n.data.Leader()
+	view := httpapi.MembersView{Members: []httpapi.MemberView{}}
+	for _, m := range n.memberList() {
+		id := m.Identity()
+		v := httpapi.MemberView{Name: m.Name, Address: m.Transport, Incarnation: m.Incarnation, Roles: m.Roles, Zone: m.Zone, Version: m.Version,
+			Leader: id == leader, Shards: owned[id], State: stateOf(m.Status, registered[id].Draining)}
+		if v.Roles == nil {
+			v.Roles = []string{}
+		}
+		view.Members = append(view.Members, v)
+	}
+	return view, nil
+}
+
+func stateOf(s cluster.Status, draining bool) httpapi.MemberState {
+	switch {
+	case s == cluster.Left || s == cluster.Leaving:
+		return httpapi.MemberLeft
+	case s == cluster.Failed:
+		return httpapi.MemberFailed
+	case draining:
+		return httpapi.MemberDraining
+	}
+	return httpapi.MemberUp
+}
+
+func (a api) Leader() (httpapi.LeaderView, bool) {
+	leader, term := a.n.data.Leader()
+	if leader.IsZero() {
+		return httpapi.LeaderView{}, false
+	}
+	v := httpapi.LeaderView{Name: leader.Node, Term: term}
+	for _, m := range a.n.memberList() {
+		if m.Identity() == leader {
+			v.Address = m.Transport
+		}
+	}
+	return v, true
+}
+
+func (a api) Types() []sharding.TypeName {
+	types := a.n.data.Types()
+	for _, t := range a.n.cfg.Types {
+		types = append(types, sharding.TypeName(t.Name))
+	}
+	slices.Sort(types)
+	return slices.Compact(types)
+}
+
+// statsPatience is how long a region may take to tell its entities; then the answer is partial (spec 2.5).
+const statsPatience = time.Second
+
+func (a api) Shards(ctx context.Context, t sharding.TypeName) (httpapi.ShardsView, error) {
+	n := a.n
+	if n.stopping.Load() {
+		return httpapi.ShardsView{}, &httpapi.Problem{Kind: httpapi.KindLeft, Detail: "this node is leaving the cluster: its map is old", Hint: "ask another node"}
+	}
+	shards, numShards, rev := n.data.Map(t)
+	if numShards == 0 {
+		p := &httpapi.Problem{Kind: httpapi.KindUnknownType, Detail: fmt.Sprintf("the cluster knows no type %q yet", t)}
+		for _, k := range a.Types() {
+			p.Known = append(p.Known, string(k))
+		}
+		return httpapi.ShardsView{}, p
+	}
+	view := httpapi.ShardsView{Type: t, Revision: rev, NumShards: numShards, Shards: []httpapi.ShardView{}, Regions: []httpapi.RegionView{}}
+	var hosts []sharding.Member
+	members := n.data.Members()
+	for _, m := range members {
+		if slices.Contains(m.Hosts, t) {
+			hosts = append(hosts, m.Member)
+		}
+	}
+	stats := n.shardStats(ctx, t, hosts)
+	owned := map[sharding.Member]int{}
+	for _, s := range shards {
+		owned[s.Owner]++
+		v := httpapi.ShardView{Shard: s.Shard, Node: s.Owner.Node, Incarnation: s.Owner.Incarnation, Epoch: s.Epoch, State: s.State.String(), Local: s.Owner == n.self}
+		if of, answered := stats[s.Owner]; answered {
+			count := 0
+			if st, ok := of[s.Shard]; ok && st.Epoch == s.Epoch {
+				count, v.Resident = st.Entities, true
+			}
+			v.Entities = &count
+		} else {
+			v.Stale = true
+		}
+		view.Shards = append(view.Shards, v)
+	}
+	for _, m := range members {
+		isProxy := slices.Contains(m.Proxies, t)
+		if !isProxy && !slices.Contains(m.Hosts, t) {
+			continue
+		}
+		r := httpapi.RegionView{Node: m.Member.Node, Incarnation: m.Member.Incarnation, Proxy: isProxy, Shards: owned[m.Member]}
+		if of, answered := stats[m.Member]; answered {
+			count := 0
+			for _, st := range of {
+				count += st.Entities
+			}
+			r.Entities = &count
+		} else {
+			r.Stale = !isProxy
+		}
+		view.Regions = append(view.Regions, r)
+	}
+	slices.SortFunc(view.Regions, func(x, y httpapi.RegionView) int { return cmp.Compare(x.Node, y.Node) })
+	return view, nil
+}
+
+// shardStats asks every host of a type what runs there; one that does not answer in time is left out.
+func (n *Node) shardStats(ctx context.Context, t sharding.TypeName, hosts []sharding.Member) map[sharding.Member]map[sharding.ShardID]shardStats {
+	ctx, cancel := context.WithTimeout(ctx, statsPatience)
+	defer cancel()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	out := map[sharding.Member]map[sharding.ShardID]shardStats{}
+	for _, m := range hosts {
+		wg.Go(func() {
+			body, err := n.callMember(ctx, m, callShardStats, []byte(t))
+			var list []shardStats
+			if err == nil {
+				err = callDecoding.Unmarshal(body, &list)
+			}
+			if err != nil {
+				n.log.Debug("a region did not tell its shards", "of", m, "error", err)
+				return
+			}
+			byID := make(map[sharding.ShardID]shardStats, len(list))
+			for _, s := range list {
+				byID[s.Shard] = s
+			}
+			mu.Lock()
+			out[m] = byID
+			mu.Unlock()
+		})
+	}
+	wg.Wait()
+	return out
+}
+
+func (a api) Strategies(ctx context.Context) (httpapi.StrategiesView, error) {
+	all, err := a.n.strategies(ctx)
+	if err != nil {
+		return httpapi.StrategiesView{}, err
+	}
+	view := httpapi.StrategiesView{Strategies: []httpapi.StrategyView{}}
+	for _, r := range all {
+		view.Strategies = append(view.Strategies, viewOf(r))
+	}
+	return view, nil
+}
+
+func viewOf(r strategyRecord) httpapi.StrategyView {
+	v := httpapi.StrategyView{Type: r.Type, Name: r.Name, Source: r.Spec.Source, State: httpapi.StrategyState(r.State), Calls: r.Calls, Failures: r.Failures,
+		Fuel: httpapi.FuelView{Last: r.LastFuel, P99: r.P99Fuel, Limit: r.Spec.Fuel}, Time: httpapi.TimeView{Last: r.LastMicros, P99: r.P99Micros}}
+	if r.Spec.Digest != [32]byte{} {
+		v.Digest = "sha256:" + modules.Digest(r.Spec.Digest).String()
+	}
+	return v
+}
+
+func (a api) Swap(ctx context.Context, r httpapi.SwapRequest) (httpapi.StrategyView, error) {
+	if err := a.n.swap(ctx, r); err != nil {
+		return httpapi.StrategyView{}, err
+	}
+	rec, err := a.n.strategyOf(ctx, r.Type)
+	return viewOf(rec), err
+}
+
+func (a api) operate(ctx context.Context, op operation) error {
+	body, err := cbor.Marshal(op)
+	if err != nil {
+		return err
+	}
+	_, err = a.n.callLeader(ctx, callOperate, body)
+	return err
+}
+
+func (a api) Drain(ctx context.Context, node sharding.NodeID, on bool) error {
+	if node == "" {
+		node = a.n.self.Node
+	}
+	return a.operate(ctx, operation{Op: opDrain, Node: node, On: on})
+}
+
+func (a api) Leave(ctx context.Context) error {
+	a.n.leaveOne.Do(func() { close(a.n.leave) })
+	return nil
+}
+
+func (a api) Forget(ctx context.Context, node sharding.NodeID) error {
+	return a.operate(ctx, operation{Op: opForget, Node: node})
+}
+
+func (a api) Pause(ctx context.Context, on bool) error {
+	return a.operate(ctx, operation{Op: opPause, On: on})
+}
+
+func (a api) MoveShard(ctx context.Context, t sharding.TypeName, s sharding.ShardID, to sharding.NodeID) error {
+	return a.operate(ctx, operation{Op: opMove, Type: t, Shard: s, Node: to})
+}
+
+func (a api) PinShard(ctx context.Context, t sharding.TypeName, s sharding.ShardID, node sharding.NodeID) error {
+	return a.operate(ctx, operation{Op: opPin, Type: t, Shard: s, Node: node})
+}
+
+// explanation is what the leader knows of a shard.
+type explanation struct {
+	Record   protocol.ShardRecord `cbor:"0,keyasint"`
+	Decision protocol.Decision    `cbor:"1,keyasint"`
+	Reason   string               `cbor:"2,keyasint"`
+	Pin      sharding.NodeID      `cbor:"3,keyasint"`
+}
+
+func (n *Node) serveExplain(ts typeShard) ([]byte, error) {
+	if !n.leads() {
+		return nil, errNotLeader
+	}
+	var e explanation
+	var shards uint32
+	var known, inRange bool
+	n.plane.View(func() {
+		s := n.machine.State()
+		if shards, known = s.NumShards(ts.Type); !known {
+			return
+		}
+		x, ok := s.Explain(ts.Type, ts.Shard)
+		inRange = ok
+		e = explanation{x.Record, x.Decision, cmp.Or(x.Reason, x.Decision.Reason), x.Pin}
+	})
+	switch {
+	case !known:
+		return nil, &httpapi.Problem{Kind: httpapi.KindUnknownType, Detail: fmt.Sprintf("the cluster has no type %q", ts.Type)}
+	case !inRange:
+		return nil, &httpapi.Problem{Kind: httpapi.KindUnknownShard, Detail: fmt.Sprintf("type %q has the shards 0 to %d", ts.Type, shards-1)}
+	}
+	return cbor.Marshal(e)
+}
+
+func (a api) Explain(ctx context.Context, t sharding.TypeName, s sharding.ShardID) (httpapi.ExplainView, error) {
+	body, err := cbor.Marshal(typeShard{t, s})
+	if err != nil {
+		return httpapi.ExplainView{}, err
+	}
+	out, err := a.n.callLeader(ctx, callExplain, body)
+	if err != nil {
+		return httpapi.ExplainView{}, err
+	}
+	var e explanation
+	if err := callDecoding.Unmarshal(out, &e); err != nil {
+		return httpapi.ExplainView{}, fmt.Errorf("explain: %w", err)
+	}
+	v := httpapi.ExplainView{Type: t, Shard: s, Node: e.Record.Owner.Node, Epoch: e.Record.Epoch, State: e.Record.State.String(), Pinned: e.Pin,
+		Cause: e.Decision.Cause, Reason: e.Reason, Verdict: e.Decision.Verdict}
+	if e.Decision.Digest != [32]byte{} {
+		v.Digest = "sha256:" + modules.Digest(e.Decision.Digest).String()
+	}
+	if e.Decision.Record != [32]byte{} {
+		v.Record = "sha256:" + modules.Digest(e.Decision.Record).String()
+	}
+	return v, nil
+}
+
+func (a api) Ready() httpapi.ReadyView {
+	n := a.n
+	registered, _ := n.data.Registered()
+	leader, _ := n.data.Leader()
+	conditions := []httpapi.Condition{
+		{Name: "joined", OK: !n.dir.Cluster().IsZero(), Why: "no coordinator has taken this node into a cluster yet"},
+		{Name: "leader", OK: !leader.IsZero(), Why: "no coordinator leads at present"},
+		{Name: "regions", OK: registered, Why: "the coordinator has not acknowledged this node's regions yet"},
+		{Name: "serving", OK: !n.stopping.Load(), Why: "the node is stopping"},
+	}
+	view := httpapi.ReadyView{Ready: true}
+	for _, c := range conditions {
+		if c.OK {
+			c.Why = ""
+		} else {
+			view.Ready = false
+		}
+		view.Conditions = append(view.Conditions, c)
+	}
+	return view
+}
+
+func (a api) DeadLetters() httpapi.DeadLettersView {
+	list, total := a.n.data.DeadLetters().List()
+	view := httpapi.DeadLettersView{Total: total, Letters: make([]httpapi.DeadLetterView, 0, len(list))}
+	for _, l := range slices.Backward(list) {
+		view.Letters = append(view.Letters, httpapi.DeadLetterView{Time: l.At.UTC().Format(time.RFC3339Nano), Type: l.Type, Shard: l.Shard,
+			Entity: l.Entity, Reason: l.Reason, Bytes: l.Bytes})
+	}
+	return view
+}
+
+func (a api) Metrics() prometheus.Gatherer { return a.n.metrics.registry }

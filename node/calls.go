@@ -1,0 +1,467 @@
+package node
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/controlplane"
+	"github.com/droverhq/drover/internal/httpapi"
+	"github.com/droverhq/drover/internal/modules"
+	"github.com/droverhq/drover/internal/transport"
+	"github.com/droverhq/drover/sharding"
+	"github.com/droverhq/drover/sharding/coordinator"
+	"github.com/droverhq/drover/sharding/protocol"
+)
+
+// The calls between nodes. Names are part of the wire: they are never reused.
+const (
+	callModuleGet  = "module.get/1" // digest → module
+	callModulePut  = "module.put/1" // module → digest; from coordinators alone
+	callReady      = "raft.ready/1" // index → 1 if applied up to there and all active modules are here
+	callShardStats = "shards/1"     // type → []shardStats
+	callOperate    = "operate/1"    // operation → nothing; to the leader
+	callStrategies = "strategies/1" // nothing → []strategyRecord; to the leader
+	callSwap       = "swap/1"       // swapOrder → nothing; to the leader
+	callExplain    = "explain/1"    // typeShard → explanation; to the leader
+)
+
+// outcome is the answer of every call: the error of the other side keeps its kind.
+type outcome struct {
+	Body   []byte `cbor:"0,keyasint,omitempty"`
+	Kind   string `cbor:"1,keyasint,omitempty"` // of a problem; notLeader: ask again elsewhere
+	Detail string `cbor:"2,keyasint,omitempty"`
+	Hint   string `cbor:"3,keyasint,omitempty"`
+}
+
+const notLeader = "not-leader"
+
+var errNotLeader = errors.New("this node does not lead")
+
+var callDecoding = func() cbor.DecMode {
+	m, err := cbor.DecOptions{DupMapKey: cbor.DupMapKeyEnforcedAPF, MaxNestedLevels: 16}.DecMode()
+	if err != nil {
+		panic(err) // constant options
+	}
+	return m
+}()
+
+// operation is an operator's request on its way to the leader.
+type operation struct {
+	Op    string            `cbor:"0,keyasint"`
+	Type  sharding.TypeName `cbor:"1,keyasint,omitempty"`
+	Shard sharding.ShardID  `cbor:"2,keyasint,omitempty"`
+	Node  sharding.NodeID   `cbor:"3,keyasint,omitempty"`
+	On    bool              `cbor:"4,keyasint,omitempty"`
+}
+
+// The operations.
+const (
+	opDrain  = "drain"
+	opPause  = "pause"
+	opMove   = "move"
+	opPin    = "pin"
+	opForget = "forget"
+	opLeave  = "leave"
+)
+
+type typeShard struct {
+	Type  sharding.TypeName `cbor:"0,keyasint"`
+	Shard sharding.ShardID  `cbor:"1,keyasint"`
+}
+
+type shardStats struct {
+	Shard    sharding.ShardID `cbor:"0,keyasint"`
+	Epoch    sharding.Epoch   `cbor:"1,keyasint"`
+	Entities int              `cbor:"2,keyasint"`
+}
+
+// swapOrder asks the leader to activate a strategy, whose module the asking node has admitted.
+type swapOrder struct {
+	Type   sharding.TypeName     `cbor:"0,keyasint"`
+	Spec   protocol.StrategySpec `cbor:"1,keyasint"`
+	Expect uint64                `cbor:"2,keyasint"`
+	Module []byte                `cbor:"3,keyasint,omitempty"`
+}
+
+// strategyRecord is a type's strategy with the calls that this leader has made.
+type strategyRecord struct {
+	Type       sharding.TypeName     `cbor:"0,keyasint"`
+	Seq        uint64                `cbor:"1,keyasint"`
+	Spec       protocol.StrategySpec `cbor:"2,keyasint"`
+	Name       string                `cbor:"3,keyasint"`
+	State      string                `cbor:"4,keyasint"`
+	Calls      uint64                `cbor:"5,keyasint"`
+	Failures   uint64                `cbor:"6,keyasint"`
+	LastFuel   *uint64               `cbor:"7,keyasint,omitempty"`
+	P99Fuel    *uint64               `cbor:"8,keyasint,omitempty"`
+	LastMicros *uint64               `cbor:"9,keyasint,omitempty"`
+	P99Micros  *uint64               `cbor:"10,keyasint,omitempty"`
+}
+
+// requests are what was asked of this node's coordinator machine and has no answer yet.
+type requests struct {
+	mu      sync.Mutex
+	last    uint64
+	waiting map[uint64]chan coordinator.Answer
+}
+
+func (r *requests) end(a coordinator.Answer) {
+	r.mu.Lock()
+	ch := r.waiting[a.ID]
+	delete(r.waiting, a.ID)
+	r.mu.Unlock()
+	if ch != nil {
+		ch <- a
+	}
+}
+
+// request hands a request to this node's machine and waits for the answer.
+func (n *Node) request(ctx context.Context, req coordinator.Request) (coordinator.Answer, error) {
+	ch := make(chan coordinator.Answer, 1)
+	r := &n.requests
+	r.mu.Lock()
+	r.last++
+	id := r.last
+	r.waiting[id] = ch
+	r.mu.Unlock()
+	defer func() { r.mu.Lock(); delete(r.waiting, id); r.mu.Unlock() }()
+	n.plane.Post(coordinator.Requested{ID: id, Request: req})
+	select {
+	case a := <-ch:
+		return a, nil
+	case <-ctx.Done():
+		return coordinator.Answer{}, ctx.Err()
+	}
+}
+
+// problemOf turns the machine's refusal into what a client is told.
+func problemOf(a coordinator.Answer) error {
+	if a.Err == "" {
+		return nil
+	}
+	kind := httpapi.KindConflict
+	switch a.Code {
+	case coordinator.CodeNotLeader, coordinator.CodeStaleTerm:
+		return errNotLeader
+	case coordinator.CodeUnknownNode:
+		kind = httpapi.KindUnknownNode
+	case coordinator.CodeUnknownType:
+		kind = httpapi.KindUnknownType
+	case coordinator.CodeUnavailable, coordinator.CodeNoCluster:
+		kind = httpapi.KindUnavailable
+	}
+	return &httpapi.Problem{Kind: kind, Detail: a.Err}
+}
+
+// answerCall serves the calls of other nodes, and this node's own to itself as leader.
+func (n *Node) answerCall(ctx context.Context, from transport.Peer, method string, body []byte) ([]byte, error) {
+	out, err := n.serve(ctx, from, method, body)
+	o := outcome{Body: out}
+	var p *httpapi.Problem
+	switch {
+	case errors.Is(err, errNotLeader):
+		o = outcome{Kind: notLeader}
+	case errors.As(err, &p):
+		o = outcome{Kind: p.Kind.String(), Detail: p.Detail, Hint: p.Hint}
+	case err != nil:
+		return nil, err
+	}
+	return cbor.Marshal(o)
+}
+
+func (n *Node) serve(ctx context.Context, from transport.Peer, method string, body []byte) ([]byte, error) {
+	switch method {
+	case callModuleGet:
+		if len(body) != 32 {
+			return nil, errors.New("module.get wants a digest of 32 bytes")
+		}
+		return n.modules.Get(modules.Digest(body))
+	case callModulePut:
+		if !from.Coordinator {
+			return nil, errors.New("only a coordinator stores modules on other nodes")
+		}
+		d, err := n.putModule(body)
+		return d[:], err
+	case callReady:
+		return n.serveReady(body)
+	case callShardStats:
+		var out []shardStats
+		for _, s := range n.data.Stats(sharding.TypeName(body)) {
+			out = append(out, shardStats{s.Shard, s.Epoch, s.Entities})
+		}
+		return cbor.Marshal(out)
+	case callOperate:
+		var op operation
+		if err := callDecoding.Unmarshal(body, &op); err != nil {
+			return nil, fmt.Errorf("operate: %w", err)
+		}
+		return nil, n.operate(ctx, op)
+	case callStrategies:
+		return n.serveStrategies()
+	case callSwap:
+		var o swapOrder
+		if err := callDecoding.Unmarshal(body, &o); err != nil {
+			return nil, fmt.Errorf("swap: %w", err)
+		}
+		return nil, n.activate(ctx, o)
+	case callExplain:
+		var ts typeShard
+		if err := callDecoding.Unmarshal(body, &ts); err != nil {
+			return nil, fmt.Errorf("explain: %w", err)
+		}
+		return n.serveExplain(ts)
+	}
+	return nil, fmt.Errorf("this node does not know the call %q: it runs another release", method)
+}
+
+// leads says whether this node's machine leads and has passed its barrier.
+func (n *Node) leads() (lead bool) {
+	if n.plane != nil {
+		n.plane.View(func() { lead = n.machine.Leading() })
+	}
+	return lead
+}
+
+// callMember makes one call. The error of the other side keeps its kind.
+func (n *Node) callMember(ctx context.Context, to sharding.Member, method string, body []byte) ([]byte, error) {
+	var answer []byte
+	var err error
+	if to == n.self {
+		answer, err = n.answerCall(ctx, n.transport.SelfPeer(), method, body)
+	} else {
+		answer, err = n.transport.Call(ctx, to, method, body)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var o outcome
+	if err := callDecoding.Unmarshal(answer, &o); err != nil {
+		return nil, fmt.Errorf("%s answered %s with what is no answer: %w", to, method, err)
+	}
+	switch o.Kind {
+	case "":
+		return o.Body, nil
+	case notLeader:
+		return nil, errNotLeader
+	}
+	return nil, &httpapi.Problem{Kind: httpapi.Kind(o.Kind), Detail: o.Detail, Hint: o.Hint}
+}
+
+const (
+	leaderPatience = 10 * time.Second
+	leaderRetry    = 100 * time.Millisecond
+)
+
+// callLeader makes a call to whoever leads, waiting out an election. It repeats a call only where it surely was not carried out.
+func (n *Node) callLeader(ctx context.Context, method string, body []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, leaderPatience)
+	defer cancel()
+	for {
+		leader, _ := n.data.Leader()
+		err := error(errNotLeader)
+		if !leader.IsZero() {
+			var out []byte
+			if out, err = n.callMember(ctx, leader, method, body); err == nil {
+				return out, nil
+			}
+		}
+		var unreachable *transport.UnavailableError
+		if !errors.Is(err, errNotLeader) && !errors.As(err, &unreachable) && !errors.Is(err, transport.ErrUnknownPeer) {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, &httpapi.Problem{Kind: httpapi.KindUnavailable, Detail: "no coordinator can be reached",
+				Hint: "an election takes a second or two; if it lasts, see whether a majority of the voters is up: drover cluster members"}
+		case <-time.After(leaderRetry):
+		}
+	}
+}
+
+func (n *Node) serveReady(body []byte) ([]byte, error) {
+	if n.plane == nil || len(body) != 8 {
+		return []byte{0}, nil
+	}
+	if n.plane.Applied() < binary.BigEndian.Uint64(body) {
+		return []byte{0}, nil
+	}
+	for _, d := range n.activeDigests() {
+		if !n.modules.Has(d) {
+			return []byte{0}, nil
+		}
+	}
+	return []byte{1}, nil
+}
+
+// activeDigests lists the modules that the types' strategies need, as this server's log has them.
+func (n *Node) activeDigests() (out []modules.Digest) {
+	n.plane.View(func() {
+		s := n.machine.State()
+		for _, t := range s.Types() {
+			if v, ok := s.Strategy(t); ok && v.Seq > 0 {
+				out = append(out, v.Spec.Digest)
+			}
+		}
+	})
+	return out
+}
+
+// confirmReady is asked by raft's steward before a server may vote: it must have the log and the modules (spec 1.4).
+func (n *Node) confirmReady(ctx context.Context, s controlplane.Server, index uint64) bool {
+	for _, m := range n.memberList() {
+		if m.Server != s.ID || m.Status != cluster.Up {
+			continue
+		}
+		if m.Identity() != n.self {
+			n.copyModules(ctx, m.Identity())
+		}
+		out, err := n.callMember(ctx, m.Identity(), callReady, binary.BigEndian.AppendUint64(nil, index))
+		return err == nil && len(out) == 1 && out[0] == 1
+	}
+	return false
+}
+
+// copyModules sends a server the active modules; it keeps what it lacks.
+func (n *Node) copyModules(ctx context.Context, to sharding.Member) {
+	for _, d := range n.activeDigests() {
+		wasm, err := n.modules.Get(d)
+		if err == nil {
+			_, err = n.callMember(ctx, to, callModulePut, wasm)
+		}
+		if err != nil {
+			n.log.Debug("a module could not be copied to a new server", "to", to, "digest", d, "error", err)
+		}
+	}
+}
+
+// fetchModule gets a module from any node that has it.
+func (n *Node) fetchModule(ctx context.Context, d modules.Digest) ([]byte, error) {
+	<-n.ready
+	for _, m := range n.memberList() {
+		if m.Name == n.self.Node || m.Status != cluster.Up {
+			continue
+		}
+		one, cancel := context.WithTimeout(ctx, 5*time.Second)
+		wasm, err := n.callMember(one, m.Identity(), callModuleGet, d[:])
+		cancel()
+		if err == nil {
+			return wasm, nil
+		}
+	}
+	return nil, fmt.Errorf("no node that is up has module %s: %w", d, modules.ErrNotHere)
+}
+
+// operate carries out an operation on the leader.
+func (n *Node) operate(ctx context.Context, op operation) error {
+	if !n.leads() {
+		return errNotLeader
+	}
+	var req coordinator.Request
+	switch op.Op {
+	case opDrain:
+		req = coordinator.DrainNode{Node: op.Node, On: op.On}
+	case opPause:
+		req = coordinator.Pause{On: op.On}
+	case opMove:
+		req = coordinator.MoveShard{Type: op.Type, Shard: op.Shard, To: op.Node}
+	case opPin:
+		req = coordinator.PinShard{Type: op.Type, Shard: op.Shard, Node: op.Node}
+	case opForget:
+		return n.forget(ctx, op.Node, false)
+	case opLeave:
+		return n.forget(ctx, op.Node, true)
+	default:
+		return fmt.Errorf("this node does not know the operation %q: it runs another release", op.Op)
+	}
+	a, err := n.request(ctx, req)
+	if err != nil {
+		return err
+	}
+	return problemOf(a)
+}
+
+// forget takes a node's raft server out; a node that is not leaving by itself must be gone, and its regions are dropped too.
+func (n *Node) forget(ctx context.Context, name sharding.NodeID, leaving bool) error {
+	var server *protocol.PutServer
+	n.plane.View(func() {
+		for _, s := range n.machine.State().Servers() {
+			if s.Member.Node == name {
+				server = &s
+			}
+		}
+	})
+	var seen bool
+	for _, m := range n.memberList() {
+		if m.Name != name {
+			continue
+		}
+		seen = true
+		if m.Status == cluster.Up && !leaving {
+			return &httpapi.Problem{Kind: httpapi.KindConflict, Detail: fmt.Sprintf("node %q is up", name),
+				Hint: "only a dead node is forgotten; a live one leaves: drover cluster leave --address <its HTTP address>"}
+		}
+	}
+	if !leaving {
+		if name == n.self.Node || !seen && server == nil {
+			return &httpapi.Problem{Kind: httpapi.KindUnknownNode, Detail: fmt.Sprintf("there is no node %q to forget", name), Hint: "drover cluster members lists them"}
+		}
+		a, err := n.request(ctx, coordinator.ForgetNode{Node: name})
+		if err != nil {
+			return err
+		}
+		if a.Code != coordinator.CodeUnknownNode { // it may never have had a region
+			if err := problemOf(a); err != nil {
+				return err
+			}
+		}
+	}
+	if server != nil {
+		if err := n.plane.Remove(server.Server); err != nil {
+			return &httpapi.Problem{Kind: httpapi.KindUnavailable, Detail: err.Error()}
+		}
+		if name != n.self.Node { // a leader that removes itself leads no more
+			a, err := n.request(ctx, coordinator.RemoveServer{Body: protocol.RemoveServer{Server: server.Server}})
+			if err != nil {
+				return err
+			}
+			if err := problemOf(a); err != nil {
+				return err
+			}
+		}
+	}
+	if !leaving {
+		return n.cluster.Forget(name)
+	}
+	return nil
+}
+
+// leaveRaft takes this node's server out of raft, at the end of a leave.
+func (n *Node) leaveRaft(ctx context.Context) error {
+	if n.plane == nil {
+		return nil
+	}
+	if n.leads() {
+		if voters, err := n.plane.VoterIDs(); err == nil && len(voters) > 1 {
+			if err := n.plane.TransferLeadership(); err != nil {
+				n.log.Warn("leadership is not handed over before leaving", "error", err)
+			}
+		} else {
+			return nil // the only voter: nobody is left who could take it out
+		}
+	}
+	body, err := cbor.Marshal(operation{Op: opLeave, Node: n.self.Node})
+	if err != nil {
+		return err
+	}
+	if _, err := n.callLeader(ctx, callOperate, body); err != nil {
+		return fmt.Errorf("this node's raft server is still a member: %w; run `drover cluster forget %s` on another node", err, n.self.Node)
+	}
+	return nil
+}

@@ -1,0 +1,254 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/controlplane"
+	"github.com/droverhq/drover/internal/transport"
+	"github.com/droverhq/drover/pluginapi"
+	"github.com/droverhq/drover/sharding"
+	"github.com/droverhq/drover/sharding/coordinator"
+	"github.com/droverhq/drover/sharding/protocol"
+)
+
+// handler takes what the transport brings. It waits until the node's parts stand.
+type handler struct{ n *Node }
+
+// Opened implements transport.Handler, as do the following.
+func (h handler) Opened(transport.Peer, transport.Class) {}
+
+func (h handler) Frame(from transport.Peer, class transport.Class, frame []byte) {
+	<-h.n.ready
+	if class == transport.Data {
+		h.n.data.HandleData(from.Member, frame)
+		return
+	}
+	m, err := protocol.DecodeFrame(frame)
+	if err != nil {
+		h.n.data.Counters().BadFrames.Add(1)
+		h.n.log.Warn("a control frame does not decode: it is dropped", "from", from.Member, "error", err)
+		return
+	}
+	if d, ok := m.(protocol.Directive); ok {
+		h.n.data.HandleControl(from.Member, from.Coordinator, d)
+		return
+	}
+	if h.n.plane == nil {
+		h.n.log.Debug("a message for a coordinator came to a node without that role", "from", from.Member, "kind", m.FrameKind())
+		return
+	}
+	h.n.plane.Post(coordinator.Received{From: from.Member, Message: m})
+}
+
+func (h handler) Closed(from transport.Peer, class transport.Class, err error) {
+	<-h.n.ready
+	if class == transport.Data {
+		h.n.data.PeerClosed(from.Member)
+	}
+}
+
+func (h handler) Up(to sharding.Member, class transport.Class) {
+	<-h.n.ready
+	if class == transport.Data {
+		h.n.data.PeerUp(to)
+	}
+}
+
+func (h handler) Down(to sharding.Member, class transport.Class, err error) {
+	<-h.n.ready
+	if class == transport.Data {
+		h.n.data.PeerDown(to)
+	}
+}
+
+func (h handler) Call(ctx context.Context, from transport.Peer, method string, body []byte) ([]byte, error) {
+	select {
+	case <-h.n.ready:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return h.n.answerCall(ctx, from, method, body)
+}
+
+// do carries out the coordinator's commands; it runs on the plane's goroutine and blocks nowhere.
+func (n *Node) do(c coordinator.Command) {
+	switch c := c.(type) {
+	case coordinator.Send:
+		n.sendControl(c.To, c.Message)
+	case coordinator.Broadcast:
+		n.sendControl(n.self, c.Message)
+		for _, m := range n.memberList() {
+			if m.Status == cluster.Up && m.Name != n.self.Node {
+				n.sendControl(m.Identity(), c.Message)
+			}
+		}
+	case coordinator.AskStrategy:
+		n.strategist.Ask(c)
+	case coordinator.PrepareStrategy:
+		n.strategist.Prepare(c.Spec)
+	case coordinator.Answer:
+		n.requests.end(c)
+	case coordinator.Note:
+		n.note(c)
+	default:
+		n.log.Error("the coordinator has a command that nobody runs", "command", c)
+	}
+}
+
+func (n *Node) sendControl(to sharding.Member, m protocol.Message) {
+	frame, err := protocol.AppendFrame(nil, m)
+	if err == nil {
+		err = n.transport.Send(to, transport.Control, frame)
+	}
+	if err != nil { // the machine repeats what matters
+		n.log.Debug("a control message could not be sent", "to", to, "kind", m.FrameKind(), "error", err)
+	}
+}
+
+func (n *Node) note(c coordinator.Note) {
+	n.metrics.note(c)
+	level := slog.LevelInfo
+	if c.Level == coordinator.Warn {
+		level = slog.LevelWarn
+	}
+	attrs := []any{"event", c.Kind}
+	if c.Type != "" {
+		attrs = append(attrs, "type", c.Type)
+	}
+	switch c.Kind {
+	case coordinator.NoteShardMoved, coordinator.NoteHandOffStarted, coordinator.NoteHandOffTimedOut, coordinator.NoteShardFenced, coordinator.NoteShardReleased:
+		attrs = append(attrs, "shard", c.Shard)
+		if level == slog.LevelInfo {
+			level = slog.LevelDebug // one line a shard is too much for a cluster of thousands
+		}
+	}
+	if c.Node != "" {
+		attrs = append(attrs, "of", c.Node)
+	}
+	n.log.Log(context.Background(), level, c.Text, attrs...)
+}
+
+func (n *Node) memberList() []cluster.Member {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.members
+}
+
+// membersChanged is called by gossip's goroutine.
+func (n *Node) membersChanged(members []cluster.Member) {
+	n.mu.Lock()
+	n.members = members
+	for _, m := range members {
+		switch _, seen := n.since[m.Name]; {
+		case m.Status != cluster.Failed:
+			delete(n.since, m.Name)
+		case !seen:
+			n.since[m.Name] = time.Now()
+		}
+	}
+	n.mu.Unlock()
+	select {
+	case <-n.ready:
+	default:
+		go func() { <-n.ready; n.tellMembers() }()
+		return
+	}
+	n.tellMembers()
+}
+
+// tellMembers passes on what gossip knows: addresses to the transport, statuses to the coordinator, servers to raft's steward.
+func (n *Node) tellMembers() {
+	members := n.memberList()
+	var targets []transport.Target
+	for _, m := range members {
+		if m.Name != n.self.Node && m.Transport != "" && m.Status != cluster.Left {
+			targets = append(targets, transport.Target{Member: m.Identity(), Addr: m.Transport})
+		}
+	}
+	n.transport.SetPeers(targets)
+	if n.plane != nil {
+		n.tellCoordinator()
+		n.tellServers()
+	}
+	n.data.MembershipChanged()
+}
+
+// tellCoordinator tells this node's coordinator what gossip says of each member: its status and its network coordinate.
+func (n *Node) tellCoordinator() {
+	for _, m := range n.memberList() {
+		n.plane.Post(coordinator.MemberSeen{Member: m.Identity(), Status: statusOf(m.Status), Coord: n.coordOf(m.Name)})
+	}
+}
+
+// tellServers tells raft's steward which coordinator-capable nodes there are.
+func (n *Node) tellServers() {
+	n.mu.Lock()
+	var servers []controlplane.Server
+	for _, m := range n.members {
+		if m.Server.IsZero() {
+			continue
+		}
+		s := controlplane.Server{ID: m.Server, Address: m.Transport, Up: m.Status == cluster.Up, Left: m.Status == cluster.Left || m.Status == cluster.Leaving}
+		if at, ok := n.since[m.Name]; ok {
+			s.Gone = time.Since(at)
+		}
+		servers = append(servers, s)
+	}
+	n.mu.Unlock()
+	n.plane.SetKnown(servers)
+}
+
+func statusOf(s cluster.Status) coordinator.MemberStatus {
+	switch s {
+	case cluster.Up, cluster.Leaving:
+		return coordinator.MemberUp
+	case cluster.Left:
+		return coordinator.MemberLeft
+	}
+	return coordinator.MemberFailed
+}
+
+func (n *Node) coordOf(name sharding.NodeID) pluginapi.Coord {
+	if n.cluster == nil { // before Open has returned
+		return pluginapi.Coord{}
+	}
+	c, ok := n.cluster.Coordinate(name)
+	if !ok {
+		return pluginapi.Coord{}
+	}
+	return pluginapi.Coord{Vec: c.Vec, Error: c.Error, Adjustment: c.Adjustment, Height: c.Height}
+}
+
+// registered: the coordinator knows this node, so the cluster's ID is certain.
+func (n *Node) registered(id sharding.Incarnation, term uint64) {
+	if n.dir.Cluster() == id {
+		return
+	}
+	go func() { // the session must not wait for a disk
+		<-n.ready
+		if err := n.dir.SetCluster(id); err != nil {
+			n.fail(err)
+			return
+		}
+		n.transport.SetClusterID(id)
+		if err := n.cluster.Update(func(i *cluster.Info) { i.ClusterID, i.Expect = id, 0 }); err != nil {
+			n.log.Warn("the cluster's ID is not told to the others yet", "error", err)
+		}
+		n.log.Info("joined", "cluster", id, "term", term)
+	}()
+}
+
+func (n *Node) refused(r protocol.Refusal) {
+	n.fail(&RefusedError{Type: r.Type, Code: r.Code, Detail: r.Detail})
+}
+
+func (n *Node) leaderChanged(m sharding.Member, term uint64) {
+	if m.IsZero() {
+		n.log.Warn("no coordinator leads at present")
+		return
+	}
+	n.log.Info("following the leader", "leader", m, "term", term)
+}

@@ -1,0 +1,137 @@
+package node
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/droverhq/drover/internal/transport"
+	"github.com/droverhq/drover/sharding/coordinator"
+	"github.com/droverhq/drover/sharding/region"
+)
+
+// metrics are this node's, documented in docs/metrics.md. Most are read from the parts when they are asked for.
+type metrics struct {
+	n        *Node
+	registry *prometheus.Registry
+	notes    *prometheus.CounterVec
+	descs    map[string]*prometheus.Desc
+}
+
+// metricDocs lists the metrics that are read from the parts: name, help, labels.
+var metricDocs = []struct {
+	name, help string
+	labels     []string
+}{
+	{"drover_directives_dropped_total", "Orders of a coordinator that did not count, by reason.", []string{"reason"}},
+	{"drover_dead_letters_total", "Messages that reached no entity.", nil},
+	{"drover_entity_panics_total", "Panics of entity code.", nil},
+	{"drover_bad_frames_total", "Frames of peers that did not decode or came over the wrong connection.", nil},
+	{"drover_asks_total", "Asks sent from this node.", nil},
+	{"drover_tells_total", "Tells sent from this node.", nil},
+	{"drover_send_errors_total", "Frames that surely did not leave this node.", nil},
+	{"drover_entities", "Live entities on this node, by type.", []string{"type"}},
+	{"drover_shards", "Shards that run on this node, by type.", []string{"type"}},
+	{"drover_members", "Members that gossip knows, by state.", []string{"state"}},
+	{"drover_leader", "1 on the node whose coordinator leads.", nil},
+	{"drover_term", "Newest term of a coordinator that this node has seen.", nil},
+	{"drover_map_index", "Revision of the shard map that this node has applied.", nil},
+	{"drover_transport_frames_sent_total", "Frames sent, by class.", []string{"class"}},
+	{"drover_transport_frames_received_total", "Frames received, by class.", []string{"class"}},
+	{"drover_transport_bytes_sent_total", "Bytes of frames sent, by class.", []string{"class"}},
+	{"drover_transport_bytes_received_total", "Bytes of frames received, by class.", []string{"class"}},
+	{"drover_transport_refused_total", "Connections refused in the handshake, by reason.", []string{"reason"}},
+	{"drover_strategy_calls_total", "Calls of a type's strategy made by this node as leader, by type.", []string{"type"}},
+	{"drover_strategy_failures_total", "Calls that gave no decision, by type.", []string{"type"}},
+}
+
+func newMetrics(n *Node) *metrics {
+	m := &metrics{n: n, registry: prometheus.NewRegistry(), descs: map[string]*prometheus.Desc{},
+		notes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "drover_coordinator_events_total", Help: "What this node's coordinator did while it led, by kind."}, []string{"kind"})}
+	for _, d := range metricDocs {
+		m.descs[d.name] = prometheus.NewDesc(d.name, d.help, d.labels, nil)
+	}
+	m.registry.MustRegister(m, m.notes, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+func (m *metrics) note(c coordinator.Note) { m.notes.WithLabelValues(c.Kind).Inc() }
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range metricDocs {
+		ch <- m.descs[d.name]
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	count := func(name string, v uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(m.descs[name], prometheus.CounterValue, float64(v), labels...)
+	}
+	gauge := func(name string, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(m.descs[name], prometheus.GaugeValue, v, labels...)
+	}
+	n := m.n
+	select {
+	case <-n.ready:
+	default:
+		return // the parts do not all stand yet
+	}
+	c := n.data.Counters()
+	for r := range c.Dropped {
+		if reason := region.DropReason(r).String(); reason != "unknown" {
+			count("drover_directives_dropped_total", c.Dropped[r].Load(), reason)
+		}
+	}
+	count("drover_dead_letters_total", c.DeadLetters.Load())
+	count("drover_entity_panics_total", c.Panics.Load())
+	count("drover_bad_frames_total", c.BadFrames.Load())
+	count("drover_asks_total", c.Asks.Load())
+	count("drover_tells_total", c.Tells.Load())
+	count("drover_send_errors_total", c.SendErrors.Load())
+	for _, t := range (api{n}).Types() {
+		entities, shards := 0, 0
+		for _, s := range n.data.Stats(t) {
+			entities += s.Entities
+			shards++
+		}
+		gauge("drover_entities", float64(entities), string(t))
+		gauge("drover_shards", float64(shards), string(t))
+		st := n.strategist.Stats(t)
+		count("drover_strategy_calls_total", st.Calls, string(t))
+		count("drover_strategy_failures_total", st.Failures, string(t))
+	}
+	states := map[string]int{"up": 0, "failed": 0, "left": 0, "draining": 0}
+	for _, mem := range n.memberList() {
+		states[stateOf(mem.Status, false).String()]++
+	}
+	for s, v := range states {
+		gauge("drover_members", float64(v), s)
+	}
+	_, term := n.data.Leader()
+	_, rev := n.data.Registered()
+	lead := 0.0
+	if n.leads() {
+		lead = 1
+	}
+	gauge("drover_leader", lead)
+	gauge("drover_term", float64(term))
+	gauge("drover_map_index", float64(rev.Index))
+	stats := n.transport.Stats()
+	for class := transport.Control; class <= transport.Raft; class++ {
+		s := stats.Classes[class]
+		count("drover_transport_frames_sent_total", s.FramesSent, class.String())
+		count("drover_transport_frames_received_total", s.FramesReceived, class.String())
+		count("drover_transport_bytes_sent_total", s.BytesSent, class.String())
+		count("drover_transport_bytes_received_total", s.BytesReceived, class.String())
+	}
+	for reason, v := range stats.Refused {
+		name := reason.String()
+		if name == "" {
+			name = strconv.Itoa(int(reason))
+		}
+		count("drover_transport_refused_total", v, name)
+	}
+}

@@ -1,0 +1,331 @@
+// Package node is a Drover node: it puts the parts together and owns their life. A program that hosts entities of its own embeds it:
+//
+//	cfg, err := node.LoadConfig("node.toml")
+//	n, err := node.New(cfg, node.Options{}, myKind)
+//	err = n.Run(ctx)
+//
+// Order of start: data_dir (lock, identities), transport, raft (where the node has the coordinator role), data plane, gossip, HTTP; of the end:
+// the reverse, after a drain. The parts know nothing of one another: what one tells another goes through this package.
+//
+// Goroutines: Run's caller waits; one watches over the cluster's creation and hints at the leader (watch.go); the others belong to the parts.
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/droverhq/drover/host"
+	"github.com/droverhq/drover/internal/boottime"
+	"github.com/droverhq/drover/internal/buildinfo"
+	"github.com/droverhq/drover/internal/builtin"
+	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/config"
+	"github.com/droverhq/drover/internal/controlplane"
+	"github.com/droverhq/drover/internal/datadir"
+	"github.com/droverhq/drover/internal/dataplane"
+	"github.com/droverhq/drover/internal/entity"
+	"github.com/droverhq/drover/internal/httpapi"
+	"github.com/droverhq/drover/internal/modules"
+	"github.com/droverhq/drover/internal/strategist"
+	"github.com/droverhq/drover/internal/transport"
+	"github.com/droverhq/drover/sharding"
+	"github.com/droverhq/drover/sharding/coordinator"
+)
+
+// Config is what node.toml holds.
+type Config = config.Config
+
+// LoadConfig reads a node.toml, the environment and overrides of the form dotted.key=value. kinds name the entities that the program hosts
+// besides the built-in ones.
+func LoadConfig(file string, set []string, kinds ...sharding.Kind) (*Config, error) {
+	return config.Load(config.Options{File: file, Env: os.Environ(), Set: set, Entities: kindNames(kinds), Files: true})
+}
+
+func kindNames(kinds []sharding.Kind) []string {
+	var names []string
+	for _, k := range append(builtin.Kinds(), kinds...) {
+		names = append(names, k.Name())
+	}
+	return names
+}
+
+// Options of a node. The zero value is right outside tests.
+type Options struct {
+	Logger *slog.Logger // default: slog.Default
+	// Faults are the transport's fault points, for tests of whole nodes.
+	Faults *transport.Faults
+	// FastGossip makes failure detection several times quicker, for tests.
+	FastGossip bool
+	// Started is called once the node serves HTTP, with the addresses that it has bound.
+	Started func(Addresses)
+}
+
+// Addresses are those that a node has bound, host:port.
+type Addresses struct{ HTTP, Gossip, Transport string }
+
+// Node is one node. Its methods may be called from any goroutine once Run has called Options.Started.
+type Node struct {
+	cfg   *Config
+	opts  Options
+	log   *slog.Logger
+	kinds map[string]sharding.Kind
+
+	self       sharding.Member
+	server     sharding.Incarnation
+	isServer   bool // has the coordinator role
+	dir        *datadir.Dir
+	modules    *modules.Store
+	runtime    *host.Runtime
+	strategist *strategist.Strategist
+	transport  *transport.Transport
+	machine    *coordinator.Machine // the plane's goroutine's
+	plane      *controlplane.Plane  // nil without the coordinator role
+	pool       *entity.Pool
+	data       *dataplane.Plane
+	cluster    *cluster.Cluster
+	http       *httpapi.Server
+	metrics    *metrics
+	requests   requests
+	records    *host.Ring
+
+	ready    chan struct{} // closed once all parts stand: until then what comes in waits
+	fatal    chan error
+	leave    chan struct{} // closed by Leave: end, and for good
+	leaveOne sync.Once
+	stopping atomic.Bool
+
+	mu      sync.Mutex
+	members []cluster.Member              // sorted by name
+	since   map[sharding.NodeID]time.Time // when a member was first seen as failed
+}
+
+// New makes a node; Run starts it. cfg has been validated by LoadConfig, or is built on config.Default and validated here.
+func New(cfg *Config, opts Options, kinds ...sharding.Kind) (*Node, error) {
+	if err := cfg.Validate(kindNames(kinds)); err != nil {
+		return nil, err
+	}
+	n := &Node{cfg: cfg, opts: opts, log: opts.Logger, kinds: map[string]sharding.Kind{}, ready: make(chan struct{}), fatal: make(chan error, 1),
+		leave: make(chan struct{}), since: map[sharding.NodeID]time.Time{}, records: host.NewRing(256, 16<<20)}
+	if n.log == nil {
+		n.log = slog.Default()
+	}
+	n.requests.waiting = map[uint64]chan coordinator.Answer{}
+	for _, k := range append(builtin.Kinds(), kinds...) {
+		if _, twice := n.kinds[k.Name()]; twice {
+			return nil, fmt.Errorf("the entity kind %q is given twice", k.Name())
+		}
+		n.kinds[k.Name()] = k
+	}
+	return n, nil
+}
+
+// Run starts the node and serves until ctx ends, then drains and stops, bounded by shutdown_timeout. It returns nil after an orderly end, and an
+// error that names the cause after a failed start or a fatal fault. A node runs once.
+func (n *Node) Run(ctx context.Context) (err error) {
+	closers := &closers{}
+	defer func() { err = errors.Join(err, closers.close()) }()
+	if err := n.start(ctx, closers); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		n.log.Info("stopping: shards are handed off first", "timeout", n.cfg.ShutdownTimeout)
+	case <-n.leave:
+		n.log.Info("leaving the cluster")
+	case err := <-n.fatal:
+		return err
+	}
+	return n.shutdown()
+}
+
+// closers are called in reverse order.
+type closers struct{ list []func() error }
+
+func (c *closers) add(f func() error) { c.list = append(c.list, f) }
+
+func (c *closers) close() error {
+	var errs []error
+	for i := len(c.list) - 1; i >= 0; i-- {
+		errs = append(errs, c.list[i]())
+	}
+	return errors.Join(errs...)
+}
+
+// fail ends the node with an error; the first one counts.
+func (n *Node) fail(err error) {
+	select {
+	case n.fatal <- err:
+	default:
+	}
+}
+
+func (n *Node) start(ctx context.Context, c *closers) error {
+	cfg := n.cfg
+	var err error
+	if n.dir, err = datadir.Open(cfg.DataDir); err != nil {
+		return err
+	}
+	c.add(n.dir.Close)
+	n.self = sharding.Member{Node: sharding.NodeID(cfg.Name), Incarnation: n.dir.Incarnation()}
+	n.server = n.dir.Identity().Server
+	n.isServer = hasRole(cfg.Roles, transport.CoordinatorRole)
+	n.log = n.log.With("node", cfg.Name)
+	n.metrics = newMetrics(n)
+
+	if err := n.openStrategies(ctx, c); err != nil {
+		return err
+	}
+	types, err := n.types(ctx)
+	if err != nil {
+		return err
+	}
+	if err := n.openTransport(c); err != nil {
+		return err
+	}
+	listener, err := httpapi.Listen(ctx, cfg.HTTP.Address)
+	if err != nil {
+		return err
+	}
+	c.add(func() error { return ignoreClosed(listener.Close()) })
+	if n.isServer {
+		if err := n.openControlPlane(c); err != nil {
+			return err
+		}
+	}
+	n.openDataPlane(types, c)
+	if err := n.openGossip(c); err != nil {
+		return err
+	}
+	close(n.ready)
+
+	n.http = httpapi.New(cfg.HTTP, api{n}, buildinfo.Version(), n.log)
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		if err := n.http.Serve(listener); err != nil {
+			n.fail(fmt.Errorf("http: %w", err))
+		}
+	}()
+	c.add(func() error {
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		err := n.http.Shutdown(now)
+		<-served
+		if errors.Is(err, context.Canceled) { // after an orderly end there is nothing in flight, after any other nothing to wait for
+			return nil
+		}
+		return err
+	})
+
+	watching, stopWatching := context.WithCancel(context.Background())
+	watched := make(chan struct{})
+	go func() { defer close(watched); n.watch(watching) }()
+	c.add(func() error { stopWatching(); <-watched; return nil })
+
+	joining, stopJoining := context.WithCancel(ctx)
+	joined := make(chan struct{})
+	go func() {
+		defer close(joined)
+		if err := n.join(joining); err != nil && joining.Err() == nil {
+			n.fail(err)
+		}
+	}()
+	c.add(func() error { stopJoining(); <-joined; return nil })
+
+	addr := Addresses{HTTP: listener.Addr().String(), Gossip: n.cluster.Addr(), Transport: n.transport.Addr().String()}
+	n.log.Info("node started", "version", buildinfo.Version(), "incarnation", n.self.Incarnation, "http", addr.HTTP, "gossip", addr.Gossip, "transport", addr.Transport)
+	if n.opts.Started != nil {
+		n.opts.Started(addr)
+	}
+	return nil
+}
+
+func hasRole(roles []string, role string) bool {
+	for _, r := range roles {
+		if r == role {
+			return true
+		}
+	}
+	return false
+}
+
+// shutdown ends an orderly run: drain, hand over leadership, say goodbye. The closers do the rest.
+func (n *Node) shutdown() error {
+	n.stopping.Store(true)
+	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.ShutdownTimeout)
+	defer cancel()
+	handOff := n.hasSuccessor()
+	began := time.Now()
+	if ok, _ := n.data.Registered(); !ok {
+		n.log.Info("no coordinator knows this node: nothing to hand off")
+	} else if err := n.data.Drain(ctx, handOff); err != nil {
+		n.log.Warn("the drain was cut short: what was left here is taken over once its lease has lapsed", "error", err)
+	} else if handOff {
+		n.log.Info("every shard is handed off", "took", time.Since(began).Round(time.Millisecond))
+	}
+	var errs []error
+	if err := n.http.Shutdown(ctx); err != nil {
+		n.log.Warn("requests were cut short", "error", err)
+	}
+	select {
+	case <-n.leave:
+		errs = append(errs, n.leaveRaft(ctx))
+	default:
+	}
+	if n.plane != nil && n.leads() {
+		if err := n.plane.TransferLeadership(); err != nil {
+			n.log.Info("leadership is not handed over", "reason", err)
+		}
+	}
+	if err := n.transport.Drain(ctx); err != nil {
+		n.log.Warn("frames were cut short", "error", err)
+	}
+	if err := n.cluster.Leave(); err != nil {
+		n.log.Warn("the goodbye may not have reached everybody", "error", err)
+	}
+	return errors.Join(errs...)
+}
+
+// hasSuccessor says whether another node could take a shard of this one.
+func (n *Node) hasSuccessor() bool {
+	mine := map[sharding.TypeName]bool{}
+	members := n.data.Members()
+	for _, m := range members {
+		if m.Member == n.self {
+			for _, t := range m.Hosts {
+				mine[t] = true
+			}
+		}
+	}
+	for _, m := range members {
+		if m.Member.Node == n.self.Node || m.Draining || !n.isUp(m.Member) {
+			continue
+		}
+		for _, t := range m.Hosts {
+			if mine[t] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (n *Node) isUp(m sharding.Member) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range n.members {
+		if c.Identity() == m {
+			return c.Status == cluster.Up
+		}
+	}
+	return false
+}
+
+// now is the node's clock for leases.
+func now() sharding.Instant { return boottime.Now() }

@@ -1,0 +1,242 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"github.com/droverhq/drover/host"
+	"github.com/droverhq/drover/internal/buildinfo"
+	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/config"
+	"github.com/droverhq/drover/internal/controlplane"
+	"github.com/droverhq/drover/internal/dataplane"
+	"github.com/droverhq/drover/internal/entity"
+	"github.com/droverhq/drover/internal/modules"
+	"github.com/droverhq/drover/internal/pki"
+	"github.com/droverhq/drover/internal/strategist"
+	"github.com/droverhq/drover/internal/transport"
+	"github.com/droverhq/drover/sharding"
+	"github.com/droverhq/drover/sharding/coordinator"
+	"github.com/droverhq/drover/sharding/protocol"
+	"github.com/droverhq/drover/sharding/region"
+	"github.com/droverhq/drover/strategies"
+)
+
+func (n *Node) openStrategies(ctx context.Context, c *closers) error {
+	var builtins [][]byte
+	for _, name := range strategies.Names() {
+		wasm, _, _ := strategies.Builtin(name)
+		builtins = append(builtins, wasm)
+	}
+	var err error
+	if n.modules, err = modules.Open(n.dir.Path("modules"), builtins...); err != nil {
+		return err
+	}
+	if n.runtime, err = host.NewRuntime(ctx, host.Options{CacheDir: n.dir.Path("cache"), Logger: n.log}); err != nil {
+		return err
+	}
+	c.add(func() error { return n.runtime.Close(context.Background()) })
+	n.strategist = strategist.New(strategist.Config{Runtime: n.runtime, Modules: n.modules, Fetch: n.fetchModule, Logger: n.log, Recorder: n.records,
+		Post: func(ev coordinator.Event) { n.plane.Post(ev) }})
+	c.add(n.strategist.Close)
+	return nil
+}
+
+// types turns the configured types into regions. A strategy file is admitted here, so that a bad one ends the start and not the first decision.
+func (n *Node) types(ctx context.Context) ([]dataplane.Type, error) {
+	var out []dataplane.Type
+	for _, t := range n.cfg.Types {
+		spec, err := n.strategySpec(ctx, t)
+		if err != nil {
+			return nil, fmt.Errorf("type %q: strategy = %q: %w", t.Name, t.Strategy, err)
+		}
+		expect := uint32(max(n.cfg.Raft.BootstrapExpect, 1))
+		out = append(out, dataplane.Type{Kind: n.kinds[t.Entity], Info: protocol.RegionInfo{Type: sharding.TypeName(t.Name), NumShards: uint32(t.Shards),
+			Hosts: t.Role == "" || hasRole(n.cfg.Roles, t.Role), Role: t.Role, Place: t.Place.String(), Expect: expect, Strategy: spec}})
+	}
+	return out, nil
+}
+
+func (n *Node) strategySpec(ctx context.Context, t config.Type) (protocol.StrategySpec, error) {
+	spec := protocol.StrategySpec{Source: t.Strategy, Fuel: uint64(t.Fuel), Budget: t.Budget.Milliseconds(), Memory: uint64(t.Memory),
+		MaxFailures: uint32(t.MaxFailures), MovesPass: uint32(t.MovesPerPass)}
+	if t.Strategy == "" {
+		spec.Source = "builtin:hash"
+	}
+	var err error
+	if spec.Config, err = encodeConfig(t.Config); err != nil {
+		return spec, err
+	}
+	if path, ok := t.StrategyPath(); ok {
+		wasm, err := readModule(path)
+		if err != nil {
+			return spec, err
+		}
+		if _, err := n.strategist.Admit(ctx, wasm, spec); err != nil {
+			return spec, err
+		}
+		spec.Digest, err = n.putModule(wasm)
+		return spec, err
+	}
+	d, err := n.digestOf(spec.Source)
+	spec.Digest = d
+	return spec, err
+}
+
+// digestOf resolves builtin:NAME and sha256:….
+func (n *Node) digestOf(source string) (modules.Digest, error) {
+	if name, ok := cutBuiltin(source); ok {
+		_, digest, found := strategies.Builtin(name)
+		if !found {
+			return modules.Digest{}, fmt.Errorf("there is no built-in strategy %q; there are %v", name, strategies.Names())
+		}
+		return modules.ParseDigest(digest)
+	}
+	return modules.ParseDigest(source)
+}
+
+// configEncoding is core deterministic, but floats are always 64 bits wide, as the contract says (strategy.cddl).
+var configEncoding = func() cbor.EncMode {
+	o := cbor.CoreDetEncOptions()
+	o.ShortestFloat = cbor.ShortestFloatNone
+	m, err := o.EncMode()
+	if err != nil {
+		panic(err) // constant options
+	}
+	return m
+}()
+
+func encodeConfig(table map[string]any) ([]byte, error) {
+	if len(table) == 0 {
+		return nil, nil
+	}
+	b, err := configEncoding.Marshal(table)
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	return b, nil
+}
+
+func (n *Node) keys() ([][]byte, error) {
+	var keys [][]byte
+	for i, k := range n.cfg.Gossip.Keys {
+		b, err := decodeKey(k)
+		if err != nil {
+			return nil, fmt.Errorf("gossip.keys[%d]: %w", i, err)
+		}
+		keys = append(keys, b)
+	}
+	return keys, nil
+}
+
+func (n *Node) openTransport(c *closers) error {
+	keys, err := n.keys()
+	if err != nil {
+		return err
+	}
+	tc := transport.Config{Self: n.self, Label: n.cfg.Cluster, ClusterID: n.dir.Cluster(), Roles: n.cfg.Roles,
+		Versions: transport.Versions{Oldest: protocol.OldestVersion, Newest: protocol.Version}, Bind: n.cfg.Transport.Bind, Advertise: n.cfg.Transport.Advertise,
+		InsecureBind: n.cfg.Transport.InsecureBind, Keys: keys, Logger: n.log, Faults: n.opts.Faults}
+	if n.cfg.TLS.Enabled() {
+		if tc.TLS, err = pki.Load(n.cfg.TLS.CA, n.cfg.TLS.Cert, n.cfg.TLS.Key, time.Now()); err != nil {
+			return fmt.Errorf("tls: %w", err)
+		}
+	}
+	if n.transport, err = transport.New(tc, handler{n}); err != nil {
+		return err
+	}
+	c.add(n.transport.Close)
+	return nil
+}
+
+// advertised is where others reach this node's transport.
+func (n *Node) advertised() string {
+	if a := n.cfg.Transport.Advertise; a != "" {
+		return a
+	}
+	return n.transport.Addr().String()
+}
+
+func (n *Node) openControlPlane(c *closers) error {
+	n.machine = coordinator.New(coordinator.Config{Self: n.self, RebalanceInterval: n.cfg.Sharding.RebalanceInterval, MoveCooldown: n.cfg.Sharding.MoveCooldown,
+		Settle: n.cfg.Sharding.Settle, HandOffTimeout: n.cfg.Sharding.HandoffTimeout, Seed: seedOf(n.self)})
+	var err error
+	n.plane, err = controlplane.Open(controlplane.Config{Dir: n.dir.Path("raft"), Server: n.server, Address: n.advertised(), Stream: raftStream{n.transport.Raft(), n.transport},
+		Machine: n.machine, Now: now, Do: n.do, Fatal: n.fail, Logger: n.log, Heartbeat: n.cfg.Raft.HeartbeatTimeout, ConfirmReady: n.confirmReady})
+	if err != nil {
+		return err
+	}
+	c.add(n.plane.Close)
+	return nil
+}
+
+// raftStream gives raft the transport's authenticated connections.
+type raftStream struct {
+	net.Listener
+	t *transport.Transport
+}
+
+// DialRaft implements controlplane.StreamLayer.
+func (s raftStream) DialRaft(address string, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	return s.t.DialRaft(ctx, address, "")
+}
+
+func (n *Node) openDataPlane(types []dataplane.Type, c *closers) {
+	n.pool = entity.NewPool()
+	c.add(func() error { n.pool.Close(); return nil })
+	n.data = dataplane.Open(dataplane.Config{
+		Session: region.SessionConfig{Self: n.self, ClusterID: n.dir.Cluster(), Supersedes: n.dir.Supersedes(), Info: protocol.NodeInfo{
+			Address: n.advertised(), Roles: n.cfg.Roles, Zone: n.cfg.Zone, Version: buildinfo.Version(), Capacity: uint64(n.cfg.Capacity), Tags: n.cfg.Tags,
+			HTTP: n.cfg.HTTP.Address, MinWire: protocol.OldestVersion, MaxWire: protocol.Version}},
+		Types: types, Sender: frames{n.transport}, Pool: n.pool, Now: now, Logger: n.log,
+		MaxMessages: n.cfg.Sharding.BufferMessages, MaxBytes: int(n.cfg.Sharding.BufferBytes),
+		OnRegistered: n.registered, OnRefused: n.refused, OnLeader: n.leaderChanged, OnMap: func(sharding.Revision) {}, Measure: newGauge().measure,
+	})
+	c.add(func() error { n.data.Close(); return nil })
+}
+
+// frames sends frames through the transport.
+type frames struct{ t *transport.Transport }
+
+func (f frames) SendControl(to sharding.Member, frame []byte) error {
+	return f.t.Send(to, transport.Control, frame)
+}
+func (f frames) SendData(to sharding.Member, frame []byte) error {
+	return f.t.Send(to, transport.Data, frame)
+}
+
+func (n *Node) openGossip(c *closers) error {
+	keys, err := n.keys()
+	if err != nil {
+		return err
+	}
+	info := cluster.Info{Incarnation: n.self.Incarnation, ClusterID: n.dir.Cluster(), Transport: n.advertised(), HTTP: n.cfg.HTTP.Address, Roles: n.cfg.Roles,
+		Zone: n.cfg.Zone, Version: buildinfo.Version(), Tags: n.cfg.Tags}
+	if n.isServer {
+		info.Server = n.server
+		if !n.plane.HasState() && n.cfg.Raft.BootstrapExpect > 1 {
+			info.Expect = n.cfg.Raft.BootstrapExpect
+		}
+	}
+	n.cluster, err = cluster.Open(cluster.Config{Name: n.self.Node, Bind: n.cfg.Gossip.Bind, Keys: keys, Join: n.cfg.Gossip.Join, Info: info, Logger: n.log,
+		OnChange: n.membersChanged, Fast: n.opts.FastGossip, Snapshot: n.dir.Path("gossip.snapshot")})
+	if err != nil {
+		return err
+	}
+	c.add(n.cluster.Close)
+	return nil
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,303 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"github.com/droverhq/drover/host"
+	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/httpapi"
+	"github.com/droverhq/drover/internal/modules"
+	"github.com/droverhq/drover/internal/strategist"
+	"github.com/droverhq/drover/sharding"
+	"github.com/droverhq/drover/sharding/coordinator"
+	"github.com/droverhq/drover/sharding/protocol"
+)
+
+// putModule stores a module on this node. An error says that it is not kept.
+func (n *Node) putModule(wasm []byte) (modules.Digest, error) { return n.modules.Put(wasm) }
+
+// swap is a strategy change proposed at this node (spec 1.4): admitted and compiled here, then ordered from the leader.
+func (n *Node) swap(ctx context.Context, r httpapi.SwapRequest) error {
+	if r.Shadow {
+		return &httpapi.Problem{Kind: httpapi.KindNotYet, Detail: "shadow strategies are not available yet"}
+	}
+	present, err := n.strategyOf(ctx, r.Type)
+	if err != nil {
+		return err
+	}
+	spec, err := changed(present.Spec, r)
+	if err != nil {
+		return err
+	}
+	wasm := r.Module
+	switch {
+	case len(wasm) > 0:
+	case r.Digest != [32]byte{}:
+		if wasm, err = n.modules.Get(r.Digest); errors.Is(err, modules.ErrNotHere) {
+			wasm, err = n.fetchModule(ctx, r.Digest)
+		}
+		if err != nil {
+			return &httpapi.Problem{Kind: httpapi.KindUnknownModule, Detail: err.Error(), Hint: "send the module itself"}
+		}
+	default: // configuration and limits alone
+		if wasm, err = n.modules.Get(spec.Digest); errors.Is(err, modules.ErrNotHere) {
+			wasm, err = n.fetchModule(ctx, spec.Digest)
+		}
+		if err != nil {
+			return &httpapi.Problem{Kind: httpapi.KindUnknownModule, Detail: err.Error()}
+		}
+	}
+	name, err := n.strategist.Admit(ctx, wasm, spec)
+	if err != nil {
+		return refusal(err)
+	}
+	if spec.Digest, err = n.putModule(wasm); err != nil {
+		return &httpapi.Problem{Kind: httpapi.KindUnavailable, Detail: err.Error()}
+	}
+	if spec.Source == "" {
+		spec.Source = name
+	}
+	body, err := cbor.Marshal(swapOrder{Type: r.Type, Spec: spec, Expect: present.Seq, Module: wasm})
+	if err != nil {
+		return err
+	}
+	_, err = n.callLeader(ctx, callSwap, body)
+	return err
+}
+
+// changed gives the present strategy with what a request changes.
+func changed(spec protocol.StrategySpec, r httpapi.SwapRequest) (protocol.StrategySpec, error) {
+	if len(r.Module) > 0 || r.Digest != [32]byte{} {
+		spec.Source = r.Source
+		if spec.Source == "" && r.Digest != [32]byte{} {
+			spec.Source = "sha256:" + modules.Digest(r.Digest).String()
+		}
+	}
+	if r.Config != nil {
+		table, err := configOf(r.Config)
+		if err != nil {
+			return spec, err
+		}
+		if spec.Config, err = encodeConfig(table); err != nil {
+			return spec, &httpapi.Problem{Kind: httpapi.KindBadRequest, Detail: err.Error()}
+		}
+	}
+	if l := r.Limits; l != nil {
+		set(&spec.Fuel, l.Fuel)
+		set(&spec.Budget, l.BudgetMillis)
+		set(&spec.Memory, l.Memory)
+		set(&spec.MaxFailures, l.MaxFailures)
+		set(&spec.MovesPass, l.MovesPerPass)
+	}
+	return spec, nil
+}
+
+func set[T any](into *T, from *T) {
+	if from != nil {
+		*into = *from
+	}
+}
+
+// configOf reads a configuration as node.toml would: whole numbers are integers.
+func configOf(raw json.RawMessage) (map[string]any, error) {
+	d := json.NewDecoder(strings.NewReader(string(raw)))
+	d.UseNumber()
+	var table map[string]any
+	if err := d.Decode(&table); err != nil {
+		return nil, &httpapi.Problem{Kind: httpapi.KindBadRequest, Detail: "config: " + err.Error()}
+	}
+	v, err := plain(table)
+	if err != nil {
+		return nil, &httpapi.Problem{Kind: httpapi.KindBadRequest, Detail: "config: " + err.Error()}
+	}
+	return v.(map[string]any), nil
+}
+
+func plain(v any) (any, error) {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, e := range v {
+			p, err := plain(e)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", k, err)
+			}
+			v[k] = p
+		}
+		return v, nil
+	case []any:
+		for i, e := range v {
+			p, err := plain(e)
+			if err != nil {
+				return nil, err
+			}
+			v[i] = p
+		}
+		return v, nil
+	case json.Number:
+		if i, err := v.Int64(); err == nil {
+			return i, nil
+		}
+		f, err := v.Float64()
+		if err != nil || math.IsInf(f, 0) {
+			return nil, fmt.Errorf("%s is no number that fits", v)
+		}
+		return f, nil
+	case nil:
+		return nil, errors.New("null has no place in a configuration")
+	}
+	return v, nil
+}
+
+// refusal turns an admission error into a problem with its findings.
+func refusal(err error) error {
+	var refused *host.RefusedError
+	if !errors.As(err, &refused) {
+		return &httpapi.Problem{Kind: httpapi.KindRefusedStrategy, Detail: err.Error()}
+	}
+	p := &httpapi.Problem{Kind: httpapi.KindRefusedStrategy, Detail: refused.Error(), Hint: "drover strategy check says the same before it is sent"}
+	for _, f := range refused.Findings {
+		p.Findings = append(p.Findings, httpapi.Finding{Rule: string(f.Rule), Severity: string(f.Severity), Message: f.Message, Fix: f.Fix, Offset: f.Offset})
+	}
+	return p
+}
+
+// strategyOf gives the strategy that is in force for a type, from the leader.
+func (n *Node) strategyOf(ctx context.Context, t sharding.TypeName) (strategyRecord, error) {
+	all, err := n.strategies(ctx)
+	if err != nil {
+		return strategyRecord{}, err
+	}
+	p := &httpapi.Problem{Kind: httpapi.KindUnknownType, Detail: fmt.Sprintf("the cluster has no type %q", t)}
+	for _, r := range all {
+		if r.Type == t {
+			return r, nil
+		}
+		p.Known = append(p.Known, string(r.Type))
+	}
+	return strategyRecord{}, p
+}
+
+func (n *Node) strategies(ctx context.Context) ([]strategyRecord, error) {
+	body, err := n.callLeader(ctx, callStrategies, nil)
+	if err != nil {
+		return nil, err
+	}
+	var all []strategyRecord
+	if err := callDecoding.Unmarshal(body, &all); err != nil {
+		return nil, fmt.Errorf("strategies: %w", err)
+	}
+	return all, nil
+}
+
+func (n *Node) serveStrategies() ([]byte, error) {
+	if !n.leads() {
+		return nil, errNotLeader
+	}
+	var all []strategyRecord
+	var views []coordinator.StrategyView
+	n.plane.View(func() {
+		s := n.machine.State()
+		for _, t := range s.Types() {
+			v, _ := s.Strategy(t)
+			all, views = append(all, strategyRecord{Type: t, Seq: v.Seq, Spec: v.Spec}), append(views, v)
+		}
+	})
+	for i := range all {
+		r := &all[i]
+		st := n.strategist.Stats(r.Type)
+		r.Calls, r.Failures, r.LastFuel, r.P99Fuel, r.LastMicros, r.P99Micros = st.Calls, st.Failures, st.LastFuel, st.P99Fuel, st.LastMicros, st.P99Micros
+		state, name := n.strategist.State(r.Spec)
+		r.Name = name
+		switch {
+		case state == strategist.Missing:
+			r.State = string(httpapi.StrategyMissing)
+		case state == strategist.Preparing:
+			r.State = string(httpapi.StrategyPreparing)
+		case views[i].Failed.Digest != [32]byte{} && views[i].Failure != "" && views[i].Failed.Digest != r.Spec.Digest:
+			r.State = string(httpapi.StrategyReverted)
+		default:
+			r.State = string(httpapi.StrategyActive)
+		}
+	}
+	return cbor.Marshal(all)
+}
+
+// activate is the leader's part of a swap: the module on a majority of the voters, then one log entry.
+func (n *Node) activate(ctx context.Context, o swapOrder) error {
+	if !n.leads() {
+		return errNotLeader
+	}
+	if len(o.Module) > 0 {
+		d, err := n.putModule(o.Module)
+		if err != nil {
+			return &httpapi.Problem{Kind: httpapi.KindUnavailable, Detail: err.Error()}
+		}
+		if d != o.Spec.Digest {
+			return &httpapi.Problem{Kind: httpapi.KindBadRequest, Detail: "the module is not the one that its digest names"}
+		}
+	}
+	wasm, err := n.modules.Get(o.Spec.Digest)
+	if err != nil {
+		return &httpapi.Problem{Kind: httpapi.KindUnknownModule, Detail: err.Error()}
+	}
+	if err := n.spread(ctx, wasm); err != nil {
+		return err
+	}
+	n.strategist.Prepare(o.Spec)
+	a, err := n.request(ctx, coordinator.SwapStrategy{Type: o.Type, Spec: o.Spec, Expect: &o.Expect, Cause: protocol.CauseSwap})
+	if err != nil {
+		return err
+	}
+	if a.Code == coordinator.CodeUnavailable {
+		return &httpapi.Problem{Kind: httpapi.KindUnknownOutcome, Detail: "leadership was lost on the way: the swap may have been recorded", Hint: "look: drover strategy list"}
+	}
+	return problemOf(a)
+}
+
+// spread stores a module on the other voters, and returns once a majority has it. One that is down blocks nothing.
+func (n *Node) spread(ctx context.Context, wasm []byte) error {
+	voters, err := n.plane.VoterIDs()
+	if err != nil {
+		return &httpapi.Problem{Kind: httpapi.KindUnavailable, Detail: err.Error()}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	results := make(chan bool, len(voters))
+	var wg sync.WaitGroup
+	for _, id := range voters {
+		if id == n.server {
+			results <- true
+			continue
+		}
+		wg.Go(func() {
+			for _, m := range n.memberList() {
+				if m.Server == id && m.Status == cluster.Up {
+					_, err := n.callMember(ctx, m.Identity(), callModulePut, wasm)
+					results <- err == nil
+					return
+				}
+			}
+			results <- false
+		})
+	}
+	go func() { wg.Wait(); cancel() }() // stragglers go on after a majority has answered
+	have := 0
+	for range voters {
+		if <-results {
+			have++
+		}
+		if have*2 > len(voters) {
+			return nil
+		}
+	}
+	return &httpapi.Problem{Kind: httpapi.KindUnavailable, Detail: fmt.Sprintf("only %d of %d voters could store the module", have, len(voters)),
+		Hint: "the old strategy stays; try again once a majority of the voters is up: drover cluster members"}
+}

@@ -1,0 +1,189 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/sharding"
+	"github.com/droverhq/drover/sharding/coordinator"
+	"github.com/droverhq/drover/sharding/protocol"
+)
+
+const (
+	watchEvery = 200 * time.Millisecond
+	coordEvery = 5 * time.Second // network coordinates drift without any event
+)
+
+// watch creates the cluster once this node leads one without an ID, notes raft servers in the log, and hints at the leader that raft knows.
+func (n *Node) watch(ctx context.Context) {
+	if n.plane == nil {
+		return
+	}
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	var told time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		n.hintLeader()
+		n.tellServers()
+		if time.Since(told) >= coordEvery {
+			told = time.Now()
+			n.tellCoordinator()
+		}
+		var lead, created bool
+		var servers []protocol.PutServer
+		n.plane.View(func() {
+			lead = n.machine.Leading()
+			_, created = n.machine.State().ClusterID()
+			servers = n.machine.State().Servers()
+		})
+		switch {
+		case lead && !created:
+			n.createCluster(ctx)
+		case lead:
+			n.noteServers(ctx, servers)
+		}
+	}
+}
+
+func (n *Node) hintLeader() {
+	_, id, ok := n.plane.Leader()
+	if !ok {
+		return
+	}
+	for _, m := range n.memberList() {
+		if m.Server == id {
+			n.data.LeaderHinted(m.Identity(), n.plane.Term())
+			return
+		}
+	}
+}
+
+func (n *Node) createCluster(ctx context.Context) {
+	id := n.dir.Cluster()
+	if id.IsZero() {
+		id = sharding.NewIncarnation()
+	}
+	answer, err := n.request(ctx, coordinator.CreateCluster{Body: protocol.CreateCluster{ClusterID: id, Label: n.cfg.Cluster,
+		Settings: protocol.Settings{LeaseTTL: n.cfg.Sharding.LeaseTTL.Milliseconds()}}})
+	switch {
+	case err != nil || answer.Code == coordinator.CodeNotLeader || answer.Code == coordinator.CodeUnavailable || answer.Code == coordinator.CodeStaleTerm:
+		// the next round tries again, here or at the leader
+	case answer.Err != "":
+		n.log.Warn("the cluster could not be created yet", "reason", answer.Err)
+	default:
+		n.log.Info("cluster created", "cluster", id)
+	}
+}
+
+// noteServers keeps in the log which node runs which raft server, so that it can be forgotten by name.
+func (n *Node) noteServers(ctx context.Context, known []protocol.PutServer) {
+	for _, m := range n.memberList() {
+		if m.Server.IsZero() || m.Status != cluster.Up {
+			continue
+		}
+		have := slices.ContainsFunc(known, func(s protocol.PutServer) bool {
+			return s.Server == m.Server && s.Member == m.Identity() && s.Address == m.Transport
+		})
+		if have {
+			continue
+		}
+		body := protocol.PutServer{Server: m.Server, Member: m.Identity(), Address: m.Transport}
+		if answer, err := n.request(ctx, coordinator.PutServer{Body: body}); err != nil || answer.Err != "" {
+			return // the next round tries again
+		}
+	}
+}
+
+// join makes this node part of a cluster: by its join addresses, or by founding one.
+func (n *Node) join(ctx context.Context) error {
+	if err := n.cluster.Join(ctx); err != nil {
+		return err
+	}
+	if !n.isServer || n.plane.HasState() {
+		return nil
+	}
+	if !n.dir.Cluster().IsZero() {
+		n.log.Warn("this server's raft log is gone, though it belonged to a cluster: it waits to be added again", "cluster", n.dir.Cluster())
+		return nil
+	}
+	expect := n.cfg.Raft.BootstrapExpect
+	if expect <= 1 {
+		if len(n.cfg.Gossip.Join) > 0 {
+			return nil // a node with join addresses never founds a cluster alone (spec 2.1)
+		}
+		return n.bootstrap()
+	}
+	return n.bootstrapTogether(ctx, expect)
+}
+
+func (n *Node) bootstrap() error {
+	if err := n.plane.Bootstrap(); err != nil {
+		return err
+	}
+	return nil
+}
+
+// bootstrapTogether waits until expect nodes that expect as many see one another; then the first by name founds the cluster and the leader takes in
+// the others. A node that meets a cluster meanwhile is taken in by that.
+func (n *Node) bootstrapTogether(ctx context.Context, expect int) error {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	said := time.Time{}
+	for {
+		var waiting []sharding.NodeID
+		for _, m := range n.memberList() {
+			if !m.ClusterID.IsZero() || n.plane.HasState() {
+				return nil
+			}
+			if m.Status == cluster.Up && !m.Server.IsZero() {
+				if m.Expect != expect {
+					return fmt.Errorf("raft.bootstrap_expect is %d here and %d on node %q: set the same number on all", expect, max(m.Expect, 1), m.Name)
+				}
+				waiting = append(waiting, m.Name)
+			}
+		}
+		if len(waiting) >= expect {
+			if waiting[0] == n.self.Node {
+				return n.bootstrap()
+			}
+		} else if time.Since(said) > time.Minute {
+			said = time.Now()
+			n.log.Info("waiting for more nodes to found the cluster", "here", len(waiting), "expected", expect)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// RefusedError says that the coordinator refuses this node's region, so that the node cannot run as configured.
+type RefusedError struct {
+	Type   sharding.TypeName
+	Code   string
+	Detail string
+}
+
+// Error gives the coordinator's words.
+func (e *RefusedError) Error() string {
+	if e.Type == "" {
+		return "the cluster refuses this node: " + e.Detail
+	}
+	return fmt.Sprintf("the cluster refuses type %q of this node: %s", e.Type, e.Detail)
+}
+
+// IsConfig says whether an error of Run comes from what the user configured, for the exit code.
+func IsConfig(err error) bool {
+	var refused *RefusedError
+	return errors.As(err, &refused)
+}
