@@ -115,7 +115,7 @@ func (c *nothingLost) excused(m *message) bool {
 			involved[o.owner] = true
 		}
 	}
-	for member := range involved {
+	for member := range involved { // unordered: one of them is enough
 		for _, at := range c.fenced[member] {
 			if at >= from-patience && at <= to {
 				return true
