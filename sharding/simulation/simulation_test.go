@@ -161,7 +161,6 @@ func TestMutations(t *testing.T) {
 		mutations = append(mutations, []mutation{
 			{"barrier, unseen by I5 and I7", Options{Coordinator: coordinator.Mutations{Barrier: true}, Blind: []string{"I5", "I7"}}},
 			{"lease margin, unseen by I7", Options{Coordinator: coordinator.Mutations{LeaseMargin: true}, Blind: []string{"I7"}}},
-			{"ordering holds, unseen by I11", Options{Region: region.Mutations{Holds: true}, Blind: []string{"I11"}}},
 			{"re-check at apply, unseen by I6", Options{Coordinator: coordinator.Mutations{RecheckApply: true}, Blind: []string{"I6"}}},
 			{"suspension, unseen by I3", Options{Region: region.Mutations{Lease: true}, Blind: []string{"I3"}}},
 		}...)
