@@ -91,6 +91,7 @@ type world struct {
 	quiet    bool              // clients rest
 	calm     bool              // faults have ended: entities work and stop quickly
 	ended    bool
+	probes   int           // open
 	askFor   time.Duration // longest deadline of the clients' asks
 
 	leaders   map[uint64]sharding.Member // term → who won it
