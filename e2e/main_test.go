@@ -6,12 +6,16 @@
 package e2e
 
 import (
+	"bufio"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 var (
@@ -20,8 +24,13 @@ var (
 	raced  = flag.Bool("e2e.race", false, "build the node with the race detector")
 )
 
-// drover is the binary under test, built once a run.
-var drover string
+var (
+	// drover is the binary under test, built once a run.
+	drover string
+	// warmCache is a directory with the compiled built-in strategies, as a node leaves it. Compiling takes a second or two of a core; with three
+	// nodes in each test that would be most of a run's time, and crowd out heartbeats.
+	warmCache string
+)
 
 func TestMain(m *testing.M) {
 	if os.Getenv(faultyEnv) != "" {
@@ -55,5 +64,40 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "e2e: drover does not build:", err)
 		return 1
 	}
+	if warmCache, err = compile(filepath.Join(dir, "warm")); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e: a first node:", err)
+		return 1
+	}
 	return m.Run()
+}
+
+// compile runs a node until it has compiled its strategy, and gives its cache.
+func compile(data string) (string, error) {
+	cmd := exec.Command(drover, "run", "--config", shippedConfig, "--set", "name=warm", "--set", "data_dir="+data,
+		"--set", "gossip.bind=127.0.0.1:0", "--set", "transport.bind=127.0.0.1:0", "--set", "http.address=127.0.0.1:0")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	log, err := cmd.StderrPipe()
+	if err != nil {
+		return "", err
+	}
+	if err := cmd.Start(); err != nil {
+		return "", err
+	}
+	late := time.AfterFunc(patience, func() { cmd.Process.Kill() })
+	defer late.Stop()
+	ready := false
+	var said strings.Builder
+	for lines := bufio.NewScanner(log); lines.Scan(); {
+		fmt.Fprintln(&said, lines.Text())
+		if !ready && strings.Contains(lines.Text(), "strategy ready") {
+			ready = true
+			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				return "", err
+			}
+		}
+	}
+	if err := cmd.Wait(); err != nil || !ready {
+		return "", fmt.Errorf("%w\n%s", err, &said)
+	}
+	return filepath.Join(data, "cache"), nil
 }

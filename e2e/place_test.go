@@ -14,7 +14,10 @@ import (
 // The first minute of a user: one node from the shipped file, and one message (issue 2, "make run").
 func TestOneNode(t *testing.T) {
 	c := newCluster(t)
-	a := c.start("a")[0]
+	a := c.add("a")
+	a.cold = true // as with a user
+	a.start()
+	a.awaitReady()
 	var reply map[string]any
 	a.must(http.MethodPost, "/entities/counter/user-42", []byte(`{"add":2}`), &reply)
 	require.Equal(t, map[string]any{"value": 2.0}, reply)
@@ -175,7 +178,7 @@ func TestTLS(t *testing.T) {
 	for _, n := range nodes {
 		n.awaitReady()
 	}
-	touch(t, nodes[2], ids("secret", 200))
+	touch(t, nodes[2], ids("secret", 1000))
 	nodes[0].awaitCounts(34, 33, 33)
 
 	stranger := c.add("x")
