@@ -188,7 +188,7 @@ func (n *Node) tellServers() {
 	n.mu.Lock()
 	var servers []controlplane.Server
 	for _, m := range n.members {
-		if m.Server.IsZero() {
+		if _, leaving := n.leavers[m.Identity()]; leaving || m.Server.IsZero() {
 			continue
 		}
 		s := controlplane.Server{ID: m.Server, Address: m.Transport, Up: m.Status == cluster.Up, Left: m.Status == cluster.Left || m.Status == cluster.Leaving}
