@@ -84,7 +84,7 @@ func (c *cluster) end() {
 		return
 	}
 	for _, n := range c.nodes {
-		c.t.Logf("log of node %s (%s), its last lines:\n%s", n.name, n.http, tail(n.log(), 120))
+		c.t.Logf("log of node %s (%s), its last lines:\n%s", n.name, n.http, tail(n.log(), 60))
 	}
 }
 
@@ -568,6 +568,16 @@ func (n *node) clusterID() (string, error) {
 		return "", errors.New("none yet")
 	}
 	return id.Cluster, nil
+}
+
+// serverID gives the UUID of the node's raft server.
+func (n *node) serverID() string {
+	n.c.t.Helper()
+	raw, err := os.ReadFile(filepath.Join(n.data(), "node.json"))
+	require.NoError(n.c.t, err)
+	var id struct{ Server string }
+	require.NoError(n.c.t, json.Unmarshal(raw, &id))
+	return id.Server
 }
 
 // awaitClusterID waits until the node remembers its cluster.

@@ -184,9 +184,10 @@ func TestTLS(t *testing.T) {
 	stranger := c.add("x")
 	certified(stranger, foreign, foreign)
 	stranger.start()
+	eventually(t, "the stranger is up", func() error { return stranger.get("/cluster/dead-letters", nil) })
 	eventually(t, "the stranger's connections are refused", func() error {
 		refused := 0.0
-		for _, n := range nodes {
+		for _, n := range c.nodes {
 			refused += n.metric("drover_transport_refused_total", `reason="tls"`)
 		}
 		if refused == 0 {
@@ -196,6 +197,7 @@ func TestTLS(t *testing.T) {
 	})
 	require.Error(t, stranger.get("/readyz", nil), "it is in no cluster")
 	touch(t, nodes[1], ids("still", 100))
+	require.NotContains(t, nodes[0].log(), stranger.serverID(), "gossip without a key lets it be seen, but raft takes in nobody who has not shown a certificate")
 	require.NotContains(t, nodes[0].awaitCounts(34, 33, 33).counts(), "x")
 	if stranger.running() {
 		stranger.kill()
