@@ -118,7 +118,6 @@ func TestCallerWhoGivesUp(t *testing.T) {
 	d := s.Allocate(ctx, cluster(8, 16), []uint32{0})
 	require.ErrorIs(t, d.Err, host.ErrBudget)
 	require.ErrorContains(t, d.Err, "leader stepped down")
-	require.Zero(t, d.Outcome, "that says nothing about the strategy")
 	require.Len(t, d.Records, 1, "no second try")
 }
 

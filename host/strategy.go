@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/droverhq/drover/pluginapi"
-	"github.com/droverhq/drover/sharding/failurepolicy"
 	"github.com/droverhq/drover/sharding/placement"
 )
 
@@ -382,9 +381,6 @@ type Decision struct {
 	Homes pluginapi.Homes // of Allocate
 	// Fallback tells that Homes are the fallback's, because the strategy failed.
 	Fallback bool
-	// Outcome is what the failure policy counts; 0 if the host is at fault, or
-	// the caller gave up, which says nothing about the strategy.
-	Outcome failurepolicy.Outcome
 	Records []*Record // one a call, in order
 	Err     error     // why the strategy did not decide; see Result.Err
 }
@@ -392,7 +388,7 @@ type Decision struct {
 // Rebalance asks for moves. If the strategy fails there are none (spec 1.3).
 func (s *Strategy) Rebalance(ctx context.Context, snap *pluginapi.Snapshot) Decision {
 	res := s.Call(ctx, pluginapi.OpRebalance, snap, nil, 0)
-	return Decision{Plan: res.Plan, Outcome: outcome(ctx, res.Err), Records: []*Record{res.Record}, Err: res.Err}
+	return Decision{Plan: res.Plan, Records: []*Record{res.Record}, Err: res.Err}
 }
 
 // Allocate asks for homes. A call that blew its budget is made once more with
@@ -405,7 +401,7 @@ func (s *Strategy) Allocate(ctx context.Context, snap *pluginapi.Snapshot, shard
 		res = s.Call(ctx, pluginapi.OpAllocate, snap, shards, 2*s.limits.Budget)
 		d.Records = append(d.Records, res.Record)
 	}
-	d.Homes, d.Err, d.Outcome = res.Homes, res.Err, outcome(ctx, res.Err)
+	d.Homes, d.Err = res.Homes, res.Err
 	if d.Err == nil || s.fallback == nil {
 		return d
 	}
@@ -418,18 +414,6 @@ func (s *Strategy) Allocate(ctx context.Context, snap *pluginapi.Snapshot, shard
 	}
 	d.Homes, d.Fallback = res.Homes, true
 	return d
-}
-
-func outcome(ctx context.Context, err error) failurepolicy.Outcome {
-	switch v, ok := VerdictOf(err); {
-	case !ok || v == VerdictBudget && ctx.Err() != nil:
-		return 0
-	case v == VerdictOK:
-		return failurepolicy.Worked
-	case v == VerdictBudget:
-		return failurepolicy.OverBudget
-	}
-	return failurepolicy.Failed
 }
 
 // ErrNoDescription is returned for a module that does not export
