@@ -157,7 +157,7 @@ func (m *Module) refusal(rule Rule, err error) error {
 // budget of time.
 func (s *Strategy) initialise(ctx context.Context, in *instance, budget time.Duration) error {
 	m := s.wasm.mod
-	in.begin(ctx, Limits{Fuel: m.limits.InitFuel, Budget: budget})
+	in.begin(ctx, Limits{Fuel: m.limits.InitFuel, Budget: budget}, time.Now())
 	defer func() {
 		lines, dropped := in.logs.take()
 		s.wasm.relay.relay(ctx, lines, dropped)
@@ -285,8 +285,7 @@ func (s *Strategy) Call(ctx context.Context, op pluginapi.Op, snap *pluginapi.Sn
 // callWasm runs the guest and fills in output, fuel and pages.
 func (s *Strategy) callWasm(ctx context.Context, rec *Record, l Limits) error {
 	w := s.wasm
-	asked := time.Now()
-	in, err := w.pool.get(ctx, l.Budget)
+	in, since, err := w.pool.get(ctx, l.Budget)
 	if err == nil && w.image != nil && !in.restore(w.image) {
 		err = errors.Join(fmt.Errorf("%s: an instance could not be brought back to its image", s.name), w.pool.put(in, false))
 	}
@@ -300,11 +299,7 @@ func (s *Strategy) callWasm(ctx context.Context, rec *Record, l Limits) error {
 	if rec.Op == pluginapi.OpAllocate {
 		f = in.allocate
 	}
-	if w.image == nil {
-		// Initialising the instance anew was part of the call.
-		l.Budget = max(time.Nanosecond, l.Budget-time.Since(asked))
-	}
-	in.begin(ctx, l)
+	in.begin(ctx, l, since) // bringing the instance to its image is part of the call
 	out, err := in.ask(f, rec.Input)
 	rec.Pages = in.pages()
 	lines, dropped := in.logs.take()
@@ -444,7 +439,7 @@ func (s *Strategy) describe(ctx context.Context, in *instance) (pluginapi.Descri
 	if s.wasm.image != nil && !in.restore(s.wasm.image) {
 		return pluginapi.Description{}, fmt.Errorf("%s: a new instance could not take the image", s.name)
 	}
-	in.begin(ctx, s.limits)
+	in.begin(ctx, s.limits, time.Now())
 	packed, err := in.invoke(f)
 	if err != nil {
 		return pluginapi.Description{}, err
