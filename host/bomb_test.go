@@ -137,6 +137,16 @@ var shapes = map[string]func(n, k int) bomb{
 			}),
 			times(k, func(i int) []byte { return cat(0x20, uleb(i), 0x1a) })))}}
 	},
+	"locals in loops": func(n, k int) bomb {
+		return bomb{bodies: [][]byte{body(k, cat(
+			times(n, func(j int) []byte {
+				return cat(0x03, 0x40, times(k/n, func(i int) []byte {
+					x := uleb(j*(k/n) + i)
+					return cat(0x20, x, 0x41, 1, 0x6a, 0x21, x)
+				}))
+			}),
+			times(n, func(int) []byte { return []byte{0x41, 0, 0x0d, 0, 0x0b} })))}}
+	},
 	"deep stack": func(n, _ int) bomb {
 		return bomb{bodies: [][]byte{body(0, cat(times(n, func(int) []byte { return []byte{0x41, 0, 0x28, 2, 0} }), times(n-1, func(int) []byte { return []byte{0x6a} }), 0x1a))}}
 	},
@@ -179,6 +189,9 @@ func TestBombsAreRefused(t *testing.T) {
 		{"loops in a row", 4_000, 10, host.RuleCompileCost},
 		{"ifs over locals", 1_500, 1_000, host.RuleCompileCost},
 		{"ifs over locals", 100, 5_000, host.RuleLocals},
+		{"locals in loops", 50, 1_000, host.RuleMerges}, // 15 s
+		{"locals in loops", 100, 300, host.RuleMerges},  // 5 s
+		{"locals in loops", 150, 150, host.RuleMerges},
 		{"deep stack", 20_000, 0, host.RuleStack},
 		{"calls", 100, 1_000, host.RuleSignature},
 		{"loads", 50_000, 0, host.RuleFunctionSize},
@@ -201,6 +214,7 @@ func TestBombsAreRefused(t *testing.T) {
 		"locals in runs":       {bomb{bodies: [][]byte{cat(100, times(100, func(int) []byte { return cat(uleb(1000), 0x7f) }), 0x0b)}}, host.RuleLocals},
 		"many functions":       {bomb{bodies: repeatBody(20_000, body(0, nil))}, host.RuleFunctionCount},
 		"many middling ones":   {bomb{bodies: repeatBody(40, shapes["nested loops"](800, 0).bodies[0])}, host.RuleCompileCost},
+		"many that merge":      {bomb{bodies: repeatBody(10, shapes["locals in loops"](40, 120).bodies[0])}, host.RuleMerges},
 		"many that pile a bit": {bomb{bodies: repeatBody(40, shapes["ifs over locals"](100, 300).bodies[0])}, host.RuleCompileCost},
 	} {
 		t.Run(name, func(t *testing.T) { refusedBy(t, c.bomb.wasm(), c.rule) })
@@ -235,6 +249,8 @@ func TestJustBelowTheCaps(t *testing.T) {
 		{"loops in a row", 1_900, 10},
 		{"ifs over locals", 150, 1_000},
 		{"ifs over locals", 1_200, 10},
+		{"locals in loops", 60, 180},
+		{"locals in loops", 10, 1_000},
 		{"deep stack", 990, 0},
 		{"calls", 900, 100},
 		{"loads", 24_000, 0},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -135,11 +136,11 @@ func (in *instance) ask(f api.Function, input []byte) ([]byte, error) {
 
 func (in *instance) pages() uint32 { return in.mod.Memory().Size() / PageBytes }
 
-// begin readies the instance for a call.
-func (in *instance) begin(ctx context.Context, l Limits) {
+// begin readies the instance for a call whose budget runs from since.
+func (in *instance) begin(ctx context.Context, l Limits, since time.Time) {
 	in.logs.reset()
 	in.randomState = randomSeed
-	in.meter.begin(ctx, l.Fuel, l.Budget)
+	in.meter.begin(ctx, l.Fuel, l.Budget, since)
 }
 
 func badOutput(format string, args ...any) *CallError {

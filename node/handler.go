@@ -185,13 +185,18 @@ func (n *Node) tellCoordinator() {
 
 // tellServers tells raft's steward which coordinator-capable nodes there are.
 func (n *Node) tellServers() {
+	registered := map[sharding.Member]bool{}
+	for _, m := range n.data.Members() {
+		registered[m.Member] = true
+	}
 	n.mu.Lock()
 	var servers []controlplane.Server
 	for _, m := range n.members {
-		if m.Server.IsZero() {
+		if _, leaving := n.leavers[m.Identity()]; leaving || m.Server.IsZero() {
 			continue
 		}
-		s := controlplane.Server{ID: m.Server, Address: m.Transport, Up: m.Status == cluster.Up, Left: m.Status == cluster.Left || m.Status == cluster.Leaving}
+		s := controlplane.Server{ID: m.Server, Address: m.Transport, Up: m.Status == cluster.Up, Left: m.Status == cluster.Left || m.Status == cluster.Leaving,
+			Registered: registered[m.Identity()]}
 		if at, ok := n.since[m.Name]; ok {
 			s.Gone = time.Since(at)
 		}

@@ -2,7 +2,7 @@ package archtest
 
 var core = []string{
 	"sharding/coordinator/...", "sharding/region/...", "sharding/migration/...", "sharding/protocol/...",
-	"sharding/placement/...", "sharding/failurepolicy/...", "sharding/simulation/...",
+	"sharding/placement/...", "sharding/simulation/...",
 }
 
 // Rules are the import rules of the project.

@@ -283,7 +283,7 @@ func TestRefusedHandOff(t *testing.T) {
 	require.Empty(t, refused("a", protocol.HandOffRefused{Asked: 7, Epoch: 1}), "of another generation")
 }
 
-// A strategy that wants more moves than there is room for gets the first ones, in its order; a target that is no candidate is none.
+// A strategy that wants more moves than there is room for gets the first ones, in its order; a bad answer is refused whole (spec 1.3).
 func TestPlanIsCut(t *testing.T) {
 	r := newRig(t, Config{})
 	r.cluster(6, "", "a", "b")
@@ -294,8 +294,17 @@ func TestPlanIsCut(t *testing.T) {
 	r.at = r.at.Add(3 * time.Second)
 	ask := of[AskStrategy](r.commit(r.step(Ticked{Wall: 1})))
 	require.Len(t, ask, 1)
-	out := r.commit(r.step(StrategyAnswered{Ask: ask[0].Ask, Plan: pluginapi.Plan{Moves: []pluginapi.Move{
-		{Shard: 5, Target: 7}, {Shard: 9, Target: 0}, {Shard: 5, Target: 1}, {Shard: 4, Target: 1}, {Shard: 0, Target: pluginapi.NoTarget}, {Shard: 2, Target: 1}}}}))
+	good := []pluginapi.Move{{Shard: 4, Target: 1}, {Shard: 0, Target: pluginapi.NoTarget}, {Shard: 2, Target: 1}}
+	out := r.commit(r.step(StrategyAnswered{Ask: ask[0].Ask, Plan: pluginapi.Plan{Moves: append([]pluginapi.Move{{Shard: 9, Target: 0}}, good...)}}))
+	require.Empty(t, sent[*protocol.HandOff](out))
+	require.Contains(t, fmt.Sprint(of[Note](out)), "output: move 0: shard 9: the type has shards 0 to 5")
+	v, _ := r.m.State().Strategy("t")
+	require.EqualValues(t, 1, v.Failures)
+
+	r.at = r.at.Add(3 * time.Second)
+	ask = of[AskStrategy](r.commit(r.step(Ticked{Wall: 1})))
+	require.Len(t, ask, 1)
+	out = r.commit(r.step(StrategyAnswered{Ask: ask[0].Ask, Plan: pluginapi.Plan{Moves: good}}))
 	orders := sent[*protocol.HandOff](out)
 	require.Len(t, orders, 2)
 	require.Equal(t, sharding.ShardID(0), orders[0].Shard)
