@@ -27,7 +27,7 @@ func TestAskTellStartFromEveryNode(t *testing.T) {
 			assert.Positive(t, v)
 		}
 		require.NoError(t, n.Start(t.Context(), "t", "started"))
-		require.NoError(t, n.Tell("t", "told", payload(probeMsg{Add: 2})))
+		require.NoError(t, n.Tell("t", "told", payload(probeMsg{Add: 2}), protocol.Command{}))
 		require.Eventually(t, func() bool { v, err := n.ask(t, "told", probeMsg{}); return err == nil && v%2 == 0 && v > 0 }, patience, poll)
 	}
 	v, err := w.node("b").ask(t, "e7", probeMsg{})
@@ -41,7 +41,7 @@ func TestAskTellStartFromEveryNode(t *testing.T) {
 	assert.ErrorIs(t, err, sharding.ErrBadMessage)
 	_, err = w.node("a").Ask(t.Context(), "t", strings.Repeat("x", 1025), nil, protocol.Command{})
 	assert.ErrorIs(t, err, sharding.ErrEntityID)
-	assert.ErrorIs(t, w.node("a").Tell("t", "", nil), sharding.ErrEntityID)
+	assert.ErrorIs(t, w.node("a").Tell("t", "", nil, protocol.Command{}), sharding.ErrEntityID)
 }
 
 // Spec 2.4, 2.5: a type that is not configured here is routed to by a region made on demand, which follows every later move.
@@ -76,7 +76,7 @@ func TestUnknownType(t *testing.T) {
 		_, err := n.Ask(t.Context(), "nope", "e", nil, protocol.Command{})
 		require.ErrorIs(t, err, sharding.ErrNoType)
 		assert.Contains(t, err.Error(), "nope")
-		assert.ErrorIs(t, n.Tell("nope", "e", nil), sharding.ErrNoType)
+		assert.ErrorIs(t, n.Tell("nope", "e", nil, protocol.Command{}), sharding.ErrNoType)
 		assert.ErrorIs(t, n.Want("nope", 0), sharding.ErrNoType)
 	}
 	lonely := w.start(sharding.Member{Node: "lonely", Incarnation: sharding.NewIncarnation()}, false, func(c *Config) { c.Sender = deaf{} })
@@ -149,7 +149,7 @@ func TestRefusedSends(t *testing.T) {
 	_, err = from.ask(t, "e", probeMsg{Add: 1})
 	require.ErrorIs(t, err, sharding.ErrUnavailable)
 	assert.Contains(t, err.Error(), errCut.Error())
-	require.NoError(t, from.Tell("t", "e", payload(probeMsg{Add: 1})))
+	require.NoError(t, from.Tell("t", "e", payload(probeMsg{Add: 1}), protocol.Command{}))
 	require.Eventually(t, func() bool { _, n := from.DeadLetters().List(); return n == 1 }, patience, poll)
 	assert.Positive(t, from.Counters().SendErrors.Load())
 	v, err := owner.ask(t, "e", probeMsg{})
@@ -224,7 +224,7 @@ func TestCloseWhileAsksWait(t *testing.T) {
 	close(w.kinds.gate)
 	_, err := a.ask(t, "e", probeMsg{})
 	require.ErrorIs(t, err, sharding.ErrUnavailable)
-	require.ErrorIs(t, a.Tell("t", "e", nil), sharding.ErrUnavailable)
+	require.ErrorIs(t, a.Tell("t", "e", nil, protocol.Command{}), sharding.ErrUnavailable)
 	assert.Empty(t, a.Members())
 	ok, _ := a.Registered()
 	assert.False(t, ok)
@@ -275,7 +275,7 @@ func TestDrainIsBounded(t *testing.T) {
 		}
 	}
 	require.NotEmpty(t, id)
-	require.NoError(t, a.Tell("t", id, payload(probeMsg{Do: "block"})))
+	require.NoError(t, a.Tell("t", id, payload(probeMsg{Do: "block"}), protocol.Command{}))
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	err := a.Drain(ctx, true)
@@ -452,7 +452,7 @@ func TestHammer(t *testing.T) {
 			for i := range each {
 				id := fmt.Sprint("h", (g+i)%16)
 				if i%3 == 0 {
-					assert.NoError(t, n.Tell("t", id, payload(probeMsg{Add: 1})))
+					assert.NoError(t, n.Tell("t", id, payload(probeMsg{Add: 1}), protocol.Command{}))
 					continue
 				}
 				_, err := n.ask(t, id, probeMsg{Add: 1})
@@ -502,7 +502,7 @@ func TestBackPressure(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for range (inboxLimit + over) / 4 {
-				assert.NoError(t, a.Tell("t", "e", payload(probeMsg{Add: 1})))
+				assert.NoError(t, a.Tell("t", "e", payload(probeMsg{Add: 1}), protocol.Command{}))
 			}
 		})
 	}
