@@ -291,15 +291,7 @@ func (n *Node) shutdown() error {
 	// The goodbyes after a drain that is cut short need some of the time too.
 	drain, cancelDrain := context.WithDeadline(ctx, n.deadline.Add(-min(n.cfg.ShutdownTimeout/4, 5*time.Second)))
 	defer cancelDrain()
-	handOff := n.hasSuccessor()
-	began := time.Now()
-	if ok, _ := n.data.Registered(); !ok {
-		n.log.Info("no coordinator knows this node: nothing to hand off")
-	} else if err := n.data.Drain(drain, handOff); err != nil {
-		n.log.Warn("the drain was cut short: what was left here is taken over once its lease has lapsed", "error", err)
-	} else if handOff {
-		n.log.Info("every shard is handed off", "took", time.Since(began).Round(time.Millisecond))
-	}
+	n.drain(drain)
 	var errs []error
 	if err := n.http.Shutdown(ctx); err != nil {
 		n.log.Warn("requests were cut short", "error", err)
@@ -317,17 +309,50 @@ func (n *Node) shutdown() error {
 	if err := n.transport.Drain(ctx); err != nil {
 		n.log.Warn("frames were cut short", "error", err)
 	}
-	goodbye := make(chan error, 1)
-	go func() { goodbye <- n.cluster.Leave() }() // takes no context; it ends with the cluster's Close at the latest
-	select {
-	case err := <-goodbye:
-		if err != nil {
-			n.log.Warn("the goodbye may not have reached everybody", "error", err)
-		}
-	case <-ctx.Done():
-		n.log.Warn("the goodbye may not have reached everybody", "error", ctx.Err())
+	if ctx.Err() != nil { // it takes seconds where others do not answer
+		n.log.Warn("no time is left for a goodbye: the others will see this node as failed")
+	} else if err := n.cluster.Leave(); err != nil {
+		n.log.Warn("the goodbye may not have reached everybody", "error", err)
 	}
 	return errors.Join(errs...)
+}
+
+// drain hands every shard off while there is another node to go to; without one the entities end where they are, at once (spec 5.1). Others may
+// be ending too, so that is looked at again and again.
+func (n *Node) drain(ctx context.Context) {
+	began := time.Now()
+	if ok, _ := n.data.Registered(); !ok {
+		n.log.Info("no coordinator knows this node: nothing to hand off")
+		return
+	}
+	if n.hasSuccessor() {
+		handingOff, giveUp := context.WithCancel(ctx)
+		defer giveUp()
+		done := make(chan error, 1)
+		go func() { done <- n.data.Drain(handingOff, true) }()
+		tick := time.NewTicker(watchEvery)
+		defer tick.Stop()
+		for n.hasSuccessor() {
+			select {
+			case err := <-done:
+				if err != nil {
+					n.log.Warn("the drain was cut short: what was left here is taken over once its lease has lapsed", "error", err)
+				} else {
+					n.log.Info("every shard is handed off", "took", time.Since(began).Round(time.Millisecond))
+				}
+				return
+			case <-tick.C:
+			}
+		}
+		giveUp()
+		if err := <-done; err == nil {
+			return
+		}
+	}
+	n.log.Info("there is no other node to hand shards to: they end here")
+	if err := n.data.Drain(ctx, false); err != nil {
+		n.log.Warn("entities were cut short", "error", err)
+	}
 }
 
 // hasSuccessor says whether another node could take a shard of this one.
