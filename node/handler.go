@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -21,7 +22,9 @@ type handler struct{ n *Node }
 func (h handler) Opened(transport.Peer, transport.Class) {}
 
 func (h handler) Frame(from transport.Peer, class transport.Class, frame []byte) {
-	<-h.n.ready
+	if !h.n.await() {
+		return
+	}
 	if class == transport.Data {
 		h.n.data.HandleData(from.Member, frame)
 		return
@@ -44,22 +47,19 @@ func (h handler) Frame(from transport.Peer, class transport.Class, frame []byte)
 }
 
 func (h handler) Closed(from transport.Peer, class transport.Class, err error) {
-	<-h.n.ready
-	if class == transport.Data {
+	if class == transport.Data && h.n.await() {
 		h.n.data.PeerClosed(from.Member)
 	}
 }
 
 func (h handler) Up(to sharding.Member, class transport.Class) {
-	<-h.n.ready
-	if class == transport.Data {
+	if class == transport.Data && h.n.await() {
 		h.n.data.PeerUp(to)
 	}
 }
 
 func (h handler) Down(to sharding.Member, class transport.Class, err error) {
-	<-h.n.ready
-	if class == transport.Data {
+	if class == transport.Data && h.n.await() {
 		h.n.data.PeerDown(to)
 	}
 }
@@ -67,6 +67,8 @@ func (h handler) Down(to sharding.Member, class transport.Class, err error) {
 func (h handler) Call(ctx context.Context, from transport.Peer, method string, body []byte) ([]byte, error) {
 	select {
 	case <-h.n.ready:
+	case <-h.n.ended:
+		return nil, errors.New("the node is not serving")
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -152,15 +154,15 @@ func (n *Node) membersChanged(members []cluster.Member) {
 	n.mu.Unlock()
 	select {
 	case <-n.ready:
-	default:
-		go func() { <-n.ready; n.tellMembers() }()
-		return
+		n.tellMembers()
+	default: // start tells, once all parts stand
 	}
-	n.tellMembers()
 }
 
 // tellMembers passes on what gossip knows: addresses to the transport, statuses to the coordinator, servers to raft's steward.
 func (n *Node) tellMembers() {
+	n.telling.Lock()
+	defer n.telling.Unlock()
 	members := n.memberList()
 	var targets []transport.Target
 	for _, m := range members {
@@ -227,23 +229,15 @@ func (n *Node) coordOf(name sharding.NodeID) pluginapi.Coord {
 	return pluginapi.Coord{Vec: c.Vec, Error: c.Error, Adjustment: c.Adjustment, Height: c.Height}
 }
 
-// registered: the coordinator knows this node, so the cluster's ID is certain.
-func (n *Node) registered(id sharding.Incarnation, term uint64) {
+// registered: the coordinator knows this node, so the cluster's ID is certain. watch writes it down: the session must not wait for a disk.
+func (n *Node) registered(id sharding.Incarnation, _ uint64) {
 	if n.dir.Cluster() == id {
 		return
 	}
-	go func() { // the session must not wait for a disk
-		<-n.ready
-		if err := n.dir.SetCluster(id); err != nil {
-			n.fail(err)
-			return
-		}
-		n.transport.SetClusterID(id)
-		if err := n.cluster.Update(func(i *cluster.Info) { i.ClusterID, i.Expect = id, 0 }); err != nil {
-			n.log.Warn("the cluster's ID is not told to the others yet", "error", err)
-		}
-		n.log.Info("joined", "cluster", id, "term", term)
-	}()
+	select {
+	case n.named <- id:
+	default: // told already
+	}
 }
 
 func (n *Node) refused(r protocol.Refusal) {

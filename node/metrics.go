@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/droverhq/drover/internal/transport"
+	"github.com/droverhq/drover/sharding"
 	"github.com/droverhq/drover/sharding/coordinator"
 	"github.com/droverhq/drover/sharding/region"
 )
@@ -105,8 +106,12 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		count("drover_strategy_failures_total", st.Failures, string(t))
 	}
 	states := map[string]int{"up": 0, "failed": 0, "left": 0, "draining": 0}
+	draining := map[sharding.Member]bool{}
+	for _, r := range n.data.Members() {
+		draining[r.Member] = r.Draining
+	}
 	for _, mem := range n.memberList() {
-		states[stateOf(mem.Status, false).String()]++
+		states[stateOf(mem.Status, draining[mem.Identity()]).String()]++
 	}
 	for s, v := range states {
 		gauge("drover_members", float64(v), s)

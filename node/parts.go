@@ -42,7 +42,11 @@ func (n *Node) openStrategies(ctx context.Context, c *closers) error {
 	}
 	c.add(func() error { return n.runtime.Close(context.Background()) })
 	n.strategist = strategist.New(strategist.Config{Runtime: n.runtime, Modules: n.modules, Fetch: n.fetchModule, Logger: n.log, Recorder: n.records,
-		Post: func(ev coordinator.Event) { n.plane.Post(ev) }})
+		Post: func(ev coordinator.Event) {
+			if n.await() {
+				n.plane.Post(ev)
+			}
+		}})
 	c.add(n.strategist.Close)
 	return nil
 }
@@ -188,18 +192,42 @@ func (s raftStream) DialRaft(address string, timeout time.Duration) (net.Conn, e
 	return s.t.DialRaft(ctx, address, "")
 }
 
-func (n *Node) openDataPlane(types []dataplane.Type, c *closers) {
+func (n *Node) openDataPlane(types []dataplane.Type, http string, c *closers) {
 	n.pool = entity.NewPool()
-	c.add(func() error { n.pool.Close(); return nil })
+	c.add(n.closePool)
 	n.data = dataplane.Open(dataplane.Config{
 		Session: region.SessionConfig{Self: n.self, ClusterID: n.dir.Cluster(), Supersedes: n.dir.Supersedes(), Info: protocol.NodeInfo{
 			Address: n.advertised(), Roles: n.cfg.Roles, Zone: n.cfg.Zone, Version: buildinfo.Version(), Capacity: uint64(n.cfg.Capacity), Tags: n.cfg.Tags,
-			HTTP: n.cfg.HTTP.Address, MinWire: protocol.OldestVersion, MaxWire: protocol.Version}},
+			HTTP: http, MinWire: protocol.OldestVersion, MaxWire: protocol.Version}},
 		Types: types, Sender: frames{n.transport}, Pool: n.pool, Now: now, Logger: n.log,
 		MaxMessages: n.cfg.Sharding.BufferMessages, MaxBytes: int(n.cfg.Sharding.BufferBytes),
 		OnRegistered: n.registered, OnRefused: n.refused, OnLeader: n.leaderChanged, Measure: newGauge().measure,
 	})
 	c.add(func() error { n.data.Close(); return nil })
+}
+
+// abandonAfter is how long entity code that hangs may hold up an end at the least, and one without a drain at the most.
+const (
+	abandonAfter = 250 * time.Millisecond
+	abandonFatal = 5 * time.Second
+)
+
+// closePool waits for the entities' code that runs, and abandons what hangs: nothing of it leaves any more (spec 2.3).
+func (n *Node) closePool() error {
+	closed := make(chan struct{})
+	go func() { n.pool.Close(); close(closed) }()
+	patience := abandonFatal
+	if !n.deadline.IsZero() {
+		patience = max(time.Until(n.deadline), abandonAfter)
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-closed:
+	case <-timer.C:
+		n.log.Warn("entity code still runs and is abandoned: a Receive or Stop does not return though its context has ended")
+	}
+	return nil
 }
 
 // frames sends frames through the transport.
@@ -212,12 +240,12 @@ func (f frames) SendData(to sharding.Member, frame []byte) error {
 	return f.t.Send(to, transport.Data, frame)
 }
 
-func (n *Node) openGossip(c *closers) error {
+func (n *Node) openGossip(http string, c *closers) error {
 	keys, err := n.keys()
 	if err != nil {
 		return err
 	}
-	info := cluster.Info{Incarnation: n.self.Incarnation, ClusterID: n.dir.Cluster(), Transport: n.advertised(), HTTP: n.cfg.HTTP.Address, Roles: n.cfg.Roles,
+	info := cluster.Info{Incarnation: n.self.Incarnation, ClusterID: n.dir.Cluster(), Transport: n.advertised(), HTTP: http, Roles: n.cfg.Roles,
 		Zone: n.cfg.Zone, Version: buildinfo.Version(), Tags: n.cfg.Tags}
 	if n.isServer {
 		info.Server = n.server

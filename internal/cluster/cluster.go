@@ -199,6 +199,9 @@ func Open(cfg Config) (*Cluster, error) {
 	ml.Alive = guard{c}
 	sc.MemberlistConfig = ml
 	sc.SnapshotPath, sc.RejoinAfterLeave = cfg.Snapshot, true
+	if err := bindable(cfg.Bind); err != nil { // before Serf, which leaves goroutines behind when it cannot bind
+		return nil, bindError(cfg.Bind, err)
+	}
 	s, err := serf.Create(sc)
 	if err != nil {
 		return nil, bindError(cfg.Bind, err)
@@ -211,6 +214,19 @@ func Open(cfg Config) (*Cluster, error) {
 	c.wg.Add(1)
 	go c.watch()
 	return c, nil
+}
+
+// bindable says whether an address can be listened on, by TCP and UDP.
+func bindable(address string) error {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	p, err := net.ListenPacket("udp", address)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	return errors.Join(l.Close(), p.Close())
 }
 
 func bindError(bind string, err error) error {

@@ -416,7 +416,7 @@ func (p *Plane) LeaderHinted(m sharding.Member, term uint64) {
 }
 
 // Drain hands off every shard and ends the regions, bounded by ctx; with handOff false they stop where they are. Afterwards the node only
-// routes. It is called once.
+// routes. A drain with handoff that was given up may be followed by one without.
 func (p *Plane) Drain(ctx context.Context, handOff bool) error {
 	p.post(region.StopRequested{Drain: handOff})
 	select {

@@ -22,7 +22,6 @@ import (
 	"github.com/droverhq/drover/sharding"
 	"github.com/droverhq/drover/sharding/coordinator"
 	"github.com/droverhq/drover/sharding/protocol"
-	"github.com/droverhq/drover/strategies"
 )
 
 // cacheDir holds what is compiled, for all tests: each module once.
@@ -83,12 +82,6 @@ func (b *bench) setFetch(f func(modules.Digest) ([]byte, error)) {
 	b.mu.Unlock()
 }
 
-func builtin(t *testing.T, name string) []byte {
-	wasm, _, ok := strategies.Builtin(name)
-	require.True(t, ok)
-	return wasm
-}
-
 // fixture is a module of the host's tests.
 func fixture(t *testing.T, name string) []byte {
 	b, err := os.ReadFile(filepath.Join("..", "..", "host", "testdata", filepath.FromSlash(name)+".wasm"))
@@ -115,7 +108,7 @@ func input(nodes int) *pluginapi.Snapshot {
 
 func (b *bench) ask(t *testing.T, spec protocol.StrategySpec) coordinator.StrategyAnswered {
 	t.Helper()
-	b.Ask(coordinator.AskStrategy{Ask: 7, Type: "t", Spec: spec, Op: pluginapi.OpAllocate, Input: input(12), Shards: []uint32{0, 1, 2}})
+	b.Ask(coordinator.AskStrategy{Ask: 7, Type: "t", Spec: spec, Op: pluginapi.OpAllocate, Input: input(12), Shards: []uint32{0}})
 	select {
 	case a := <-b.answers:
 		assert.EqualValues(t, 7, a.Ask)
@@ -129,7 +122,7 @@ func (b *bench) ask(t *testing.T, spec protocol.StrategySpec) coordinator.Strate
 // Spec 1.3: a call gives homes and leaves a record that its answer names.
 func TestCall(t *testing.T) {
 	b := newBench(t)
-	wasm := builtin(t, "hash")
+	wasm := fixture(t, "attack/well-behaved")
 	_, err := b.store.Put(wasm)
 	require.NoError(t, err)
 	spec := specOf(wasm)
@@ -137,13 +130,13 @@ func TestCall(t *testing.T) {
 	assert.Equal(t, Unknown, state)
 	a := b.ask(t, spec)
 	require.Nil(t, a.Failure)
-	assert.Len(t, a.Homes.Nodes, 3)
+	assert.Len(t, a.Homes.Nodes, 1)
 	records := b.ring.Records()
 	require.NotEmpty(t, records)
 	assert.Equal(t, records[len(records)-1].InputDigest, host.Digest(a.Record))
 	state, name := b.State(spec)
 	assert.Equal(t, Ready, state)
-	assert.Equal(t, "hash", name)
+	assert.Equal(t, "test", name, "a module that does not describe itself goes by its source")
 	b.Ask(coordinator.AskStrategy{Ask: 8, Type: "t", Spec: spec, Op: pluginapi.OpRebalance, Input: input(12)})
 	assert.Nil(t, (<-b.answers).Failure)
 	st := b.Stats("t")
@@ -159,7 +152,7 @@ func TestCall(t *testing.T) {
 // Spec 1.4: a module that is missing is fetched by digest from a peer, once for all who wait, and kept.
 func TestFetch(t *testing.T) {
 	b := newBench(t)
-	wasm := builtin(t, "rendezvous")
+	wasm := fixture(t, "attack/well-behaved")
 	gate := make(chan struct{})
 	b.setFetch(func(d modules.Digest) ([]byte, error) { <-gate; return wasm, nil })
 	spec := specOf(wasm)
@@ -180,10 +173,10 @@ func TestFetch(t *testing.T) {
 // Spec 1.4: bytes of another digest are refused, none at all is "missing"; both are tried again once the module can be had.
 func TestMissingModuleIsTriedAgain(t *testing.T) {
 	b := newBench(t)
-	wasm := builtin(t, "leastshard")
+	wasm := fixture(t, "attack/well-behaved")
 	spec := specOf(wasm)
 	for _, peers := range []func(modules.Digest) ([]byte, error){
-		func(modules.Digest) ([]byte, error) { return builtin(t, "hash"), nil },
+		func(modules.Digest) ([]byte, error) { return fixture(t, "attack/log-some"), nil },
 		func(modules.Digest) ([]byte, error) { return nil, fmt.Errorf("nobody: %w", modules.ErrNotHere) },
 		func(modules.Digest) ([]byte, error) { return nil, errors.New("the network is gone") },
 	} {
@@ -256,20 +249,18 @@ func TestVerdicts(t *testing.T) {
 // Spec 1.3: what is admitted here is what the cluster would run: its limits and its configuration.
 func TestAdmit(t *testing.T) {
 	b := newBench(t)
-	name, err := b.Admit(t.Context(), builtin(t, "leastshard"), specOf(nil))
+	name, err := b.Admit(t.Context(), fixture(t, "attack/well-behaved"), specOf(nil))
 	require.NoError(t, err)
-	assert.Equal(t, "leastshard", name)
-	var refused *host.RefusedError
-	_, err = b.Admit(t.Context(), []byte("no wasm"), specOf(nil))
-	require.ErrorAs(t, err, &refused)
-	spec := specOf(nil)
-	spec.Config = []byte{0xa1, 0x69, 't', 'h', 'r', 'e', 's', 'h', 'o', 'l', 'd', 0x61, 'x'} // {"threshold":"x"}
-	_, err = b.Admit(t.Context(), builtin(t, "leastshard"), spec)
-	require.ErrorAs(t, err, &refused)
+	assert.Equal(t, "test", name)
+	for _, bad := range [][]byte{[]byte("no wasm"), fixture(t, "admission/configure-failed.refuses"), fixture(t, "admission/export-abi.missing")} {
+		_, err = b.Admit(t.Context(), bad, specOf(nil))
+		var refused *host.RefusedError
+		require.ErrorAs(t, err, &refused)
+	}
 	for memory, text := range map[uint64]string{1 << 40: "at most", 100: "at least"} {
-		spec = specOf(nil)
+		spec := specOf(nil)
 		spec.Memory = memory
-		_, err = b.Admit(t.Context(), builtin(t, "leastshard"), spec)
+		_, err = b.Admit(t.Context(), fixture(t, "attack/well-behaved"), spec)
 		assert.ErrorContains(t, err, text)
 	}
 	assert.Empty(t, b.loaded, "an admission stays loaded")
@@ -278,11 +269,12 @@ func TestAdmit(t *testing.T) {
 // The prepared strategies are bounded; the least recently used one goes, one in use never.
 func TestEviction(t *testing.T) {
 	b := newBench(t)
-	wasm := builtin(t, "hash")
+	wasm := fixture(t, "attack/well-behaved")
 	_, err := b.store.Put(wasm)
 	require.NoError(t, err)
 	kept := specOf(wasm)
 	require.Nil(t, b.ask(t, kept).Failure)
+	first := b.loadingOf(kept)
 	for i := range keepLoaded + 8 {
 		spec := specOf(wasm)
 		spec.Fuel = uint64(1_000_000 + i)
@@ -291,10 +283,15 @@ func TestEviction(t *testing.T) {
 	}
 	b.Strategist.mu.Lock()
 	n := len(b.loaded)
-	_, has := b.loaded[keyOf(kept)]
 	b.Strategist.mu.Unlock()
 	assert.LessOrEqual(t, n, keepLoaded)
-	assert.True(t, has, "the youngest was evicted")
+	assert.Same(t, first, b.loadingOf(kept), "the youngest was evicted")
+}
+
+func (b *bench) loadingOf(spec protocol.StrategySpec) *loading {
+	b.Strategist.mu.Lock()
+	defer b.Strategist.mu.Unlock()
+	return b.loaded[keyOf(spec)]
 }
 
 // p99 is the smallest value that is not below 99 of 100 of them.
@@ -328,7 +325,7 @@ func TestCloseWhileCallsRun(t *testing.T) {
 		b.Ask(coordinator.AskStrategy{Ask: uint64(i), Type: "t", Spec: spec, Op: pluginapi.OpAllocate, Input: input(8), Shards: []uint32{0}})
 	}
 	hung := make(chan struct{})
-	other := specOf(builtin(t, "hash"))
+	other := specOf(fixture(t, "attack/well-behaved"))
 	b.setFetch(func(modules.Digest) ([]byte, error) { close(hung); <-b.ctx.Done(); return nil, b.ctx.Err() })
 	b.Prepare(other)
 	<-hung
@@ -349,7 +346,7 @@ func TestCloseWhileCallsRun(t *testing.T) {
 // Many ask for a few strategies while they are loaded, evicted and looked at.
 func TestHammer(t *testing.T) {
 	b := newBench(t)
-	wasm := builtin(t, "hash")
+	wasm := fixture(t, "attack/well-behaved")
 	_, err := b.store.Put(wasm)
 	require.NoError(t, err)
 	var wg sync.WaitGroup
