@@ -184,7 +184,9 @@ func leaderStops(t *testing.T, pause time.Duration, set ...string) {
 	for _, n := range c.others(old) {
 		late[n.name] = n.metric("drover_directives_dropped_total", `reason="stale_term"`)
 	}
-	orders := lateOrders(taken, members[old.name], oldTerm)
+	id, err := sharding.ParseIncarnation(old.awaitClusterID())
+	require.NoError(t, err)
+	orders := lateOrders(taken, id, members[old.name], oldTerm)
 	for _, n := range c.others(old) {
 		for _, o := range orders {
 			eventually(t, "a stream from the old leader stands", func() error { return old.inject(members[n.name], o) })
@@ -207,7 +209,7 @@ func leaderStops(t *testing.T, pause time.Duration, set ...string) {
 }
 
 // lateOrders makes one of each kind of directive as a leader of an earlier term would have sent it, all of which would do harm.
-func lateOrders(m shardMap, old member, term uint64) (out []protocol.Message) {
+func lateOrders(m shardMap, id sharding.Incarnation, old member, term uint64) (out []protocol.Message) {
 	owner := sharding.Member{Node: sharding.NodeID(old.Name), Incarnation: old.Incarnation}
 	first := m.Shards[0]
 	epoch := sharding.Epoch(first.Epoch)
@@ -215,7 +217,7 @@ func lateOrders(m shardMap, old member, term uint64) (out []protocol.Message) {
 	rev := sharding.Revision{Term: term, Index: m.Revision.Index + 1_000_000}
 	return []protocol.Message{
 		&protocol.Leading{Term: term},
-		&protocol.RegisterAck{Term: term, Revision: rev, LeaseTTL: 1},
+		&protocol.RegisterAck{Term: term, ClusterID: id, Revision: rev, LeaseTTL: 1},
 		&protocol.LeaseAck{Term: term, Seq: 1, Revision: rev, TTL: 60_000},
 		&protocol.ShardMapUpdate{Term: term, To: rev, Full: true, Types: []protocol.TypeDelta{{Type: "counter", NumShards: m.NumShards, Shards: []protocol.ShardRecord{record}}}},
 		&protocol.ShardHome{Term: term, Type: "counter", Shard: record},
