@@ -261,15 +261,7 @@ func (n *Node) shutdown() error {
 	n.stopping.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.ShutdownTimeout)
 	defer cancel()
-	handOff := n.hasSuccessor()
-	began := time.Now()
-	if ok, _ := n.data.Registered(); !ok {
-		n.log.Info("no coordinator knows this node: nothing to hand off")
-	} else if err := n.data.Drain(ctx, handOff); err != nil {
-		n.log.Warn("the drain was cut short: what was left here is taken over once its lease has lapsed", "error", err)
-	} else if handOff {
-		n.log.Info("every shard is handed off", "took", time.Since(began).Round(time.Millisecond))
-	}
+	n.drain(ctx)
 	var errs []error
 	if err := n.http.Shutdown(ctx); err != nil {
 		n.log.Warn("requests were cut short", "error", err)
@@ -291,6 +283,56 @@ func (n *Node) shutdown() error {
 		n.log.Warn("the goodbye may not have reached everybody", "error", err)
 	}
 	return errors.Join(errs...)
+}
+
+// drain hands off every shard, as long as there is a node that could take one, and ends the regions.
+func (n *Node) drain(ctx context.Context) {
+	if ok, _ := n.data.Registered(); !ok {
+		n.log.Info("no coordinator knows this node: nothing to hand off")
+		return
+	}
+	began := time.Now()
+	err := errNoSuccessor
+	if n.hasSuccessor() {
+		handing, stop := context.WithCancelCause(ctx)
+		go n.watchSuccessors(handing, stop)
+		err = n.data.Drain(handing, true)
+		stop(nil)
+	}
+	if errors.Is(err, errNoSuccessor) {
+		n.log.Info("no other node is left that could take a shard: those here end with it")
+		err = n.data.Drain(ctx, false)
+	} else if err == nil {
+		n.log.Info("every shard is handed off", "took", time.Since(began).Round(time.Millisecond))
+	}
+	if err != nil {
+		n.log.Warn("the drain was cut short: what was left here is taken over once its lease has lapsed", "error", err)
+	}
+}
+
+var errNoSuccessor = errors.New("no other node could take a shard")
+
+// successorPatience is how long there may be no successor before a drain gives up: one that is coming back is worth a moment.
+const successorPatience = time.Second
+
+// watchSuccessors ends a drain once there is nobody left to hand off to, as when all nodes are told to end together.
+func (n *Node) watchSuccessors(ctx context.Context, stop context.CancelCauseFunc) {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if n.hasSuccessor() {
+			last = time.Now()
+		} else if time.Since(last) > successorPatience {
+			stop(errNoSuccessor)
+			return
+		}
+	}
 }
 
 // hasSuccessor says whether another node could take a shard of this one.
