@@ -318,41 +318,53 @@ func (n *Node) shutdown() error {
 	return errors.Join(errs...)
 }
 
-// drain hands every shard off while there is another node to go to; without one the entities end where they are, at once (spec 5.1). Others may
-// be ending too, so that is looked at again and again.
+// drain hands off every shard, as long as there is a node that could take one, and ends the regions.
 func (n *Node) drain(ctx context.Context) {
-	began := time.Now()
 	if ok, _ := n.data.Registered(); !ok {
 		n.log.Info("no coordinator knows this node: nothing to hand off")
 		return
 	}
+	began := time.Now()
+	err := errNoSuccessor
 	if n.hasSuccessor() {
-		handingOff, giveUp := context.WithCancel(ctx)
-		defer giveUp()
-		done := make(chan error, 1)
-		go func() { done <- n.data.Drain(handingOff, true) }()
-		tick := time.NewTicker(watchEvery)
-		defer tick.Stop()
-		for n.hasSuccessor() {
-			select {
-			case err := <-done:
-				if err != nil {
-					n.log.Warn("the drain was cut short: what was left here is taken over once its lease has lapsed", "error", err)
-				} else {
-					n.log.Info("every shard is handed off", "took", time.Since(began).Round(time.Millisecond))
-				}
-				return
-			case <-tick.C:
-			}
+		handing, stop := context.WithCancelCause(ctx)
+		go n.watchSuccessors(handing, stop)
+		err = n.data.Drain(handing, true)
+		stop(nil)
+	}
+	if errors.Is(err, errNoSuccessor) {
+		n.log.Info("no other node is left that could take a shard: those here end with it")
+		err = n.data.Drain(ctx, false)
+	} else if err == nil {
+		n.log.Info("every shard is handed off", "took", time.Since(began).Round(time.Millisecond))
+	}
+	if err != nil {
+		n.log.Warn("the drain was cut short: what was left here is taken over once its lease has lapsed", "error", err)
+	}
+}
+
+var errNoSuccessor = errors.New("no other node could take a shard")
+
+// successorPatience is how long there may be no successor before a drain gives up: one that is coming back is worth a moment.
+const successorPatience = time.Second
+
+// watchSuccessors ends a drain once there is nobody left to hand off to, as when all nodes are told to end together.
+func (n *Node) watchSuccessors(ctx context.Context, stop context.CancelCauseFunc) {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
 		}
-		giveUp()
-		if err := <-done; err == nil {
+		if n.hasSuccessor() {
+			last = time.Now()
+		} else if time.Since(last) > successorPatience {
+			stop(errNoSuccessor)
 			return
 		}
-	}
-	n.log.Info("there is no other node to hand shards to: they end here")
-	if err := n.data.Drain(ctx, false); err != nil {
-		n.log.Warn("entities were cut short", "error", err)
 	}
 }
 

@@ -254,7 +254,7 @@ func (n *Node) openGossip(http string, c *closers) error {
 		}
 	}
 	n.cluster, err = cluster.Open(cluster.Config{Name: n.self.Node, Bind: n.cfg.Gossip.Bind, Keys: keys, Join: n.cfg.Gossip.Join, Info: info, Logger: n.log,
-		OnChange: n.membersChanged, Fast: n.opts.FastGossip, Snapshot: n.dir.Path("gossip.snapshot")})
+		OnChange: n.membersChanged, Fast: n.opts.FastGossip, Snapshot: n.dir.Path("gossip.snapshot"), Remember: n.dir.Path("members.json")})
 	if err != nil {
 		return err
 	}
