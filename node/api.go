@@ -28,7 +28,7 @@ func (n *Node) AskEntity(ctx context.Context, t sharding.TypeName, id string, pa
 
 // TellEntity implements sharding.System.
 func (n *Node) TellEntity(t sharding.TypeName, id string, payload []byte) error {
-	return n.data.Tell(t, id, payload)
+	return n.data.Tell(t, id, payload, protocol.Command{})
 }
 
 // StartEntity implements sharding.System.
@@ -46,7 +46,7 @@ func (a api) Ask(ctx context.Context, m httpapi.Message) ([]byte, error) {
 	return a.n.data.Ask(ctx, m.Type, m.Entity, m.Payload, m.Command)
 }
 
-func (a api) Tell(m httpapi.Message) error { return a.n.data.Tell(m.Type, m.Entity, m.Payload) }
+func (a api) Tell(m httpapi.Message) error { return a.n.data.Tell(m.Type, m.Entity, m.Payload, m.Command) }
 
 func (a api) Members(ctx context.Context) (httpapi.MembersView, error) {
 	n := a.n

@@ -422,6 +422,12 @@ func (n *Node) forget(ctx context.Context, name sharding.NodeID, leaving bool) e
 			}
 		}
 	}
+	if leaving && server != nil { // it is still up, and raft's steward would take it in again
+		n.mu.Lock()
+		n.leavers[server.Member] = struct{}{}
+		n.mu.Unlock()
+		n.tellServers()
+	}
 	if server != nil {
 		if err := n.plane.Remove(server.Server); err != nil {
 			return &httpapi.Problem{Kind: httpapi.KindUnavailable, Detail: err.Error()}
@@ -455,6 +461,10 @@ func (n *Node) leaveRaft(ctx context.Context) error {
 		} else {
 			return nil // the only voter: nobody is left who could take it out
 		}
+	}
+	// Whoever leads after the leader that removes it must not take it in again while it is still seen.
+	if err := n.cluster.Update(func(i *cluster.Info) { i.Server = sharding.Incarnation{} }); err != nil {
+		n.log.Warn("the others are not told yet that this node is no raft server any more", "error", err)
 	}
 	body, err := cbor.Marshal(operation{Op: opLeave, Node: n.self.Node})
 	if err != nil {

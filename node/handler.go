@@ -170,23 +170,33 @@ func (n *Node) tellMembers() {
 	}
 	n.transport.SetPeers(targets)
 	if n.plane != nil {
-		for _, m := range members {
-			n.plane.Post(coordinator.MemberSeen{Member: m.Identity(), Status: statusOf(m.Status), Coord: n.coordOf(m.Name)})
-		}
+		n.tellCoordinator()
 		n.tellServers()
 	}
 	n.data.MembershipChanged()
 }
 
+// tellCoordinator tells this node's coordinator what gossip says of each member: its status and its network coordinate.
+func (n *Node) tellCoordinator() {
+	for _, m := range n.memberList() {
+		n.plane.Post(coordinator.MemberSeen{Member: m.Identity(), Status: statusOf(m.Status), Coord: n.coordOf(m.Name)})
+	}
+}
+
 // tellServers tells raft's steward which coordinator-capable nodes there are.
 func (n *Node) tellServers() {
+	registered := map[sharding.Member]bool{}
+	for _, m := range n.data.Members() {
+		registered[m.Member] = true
+	}
 	n.mu.Lock()
 	var servers []controlplane.Server
 	for _, m := range n.members {
-		if m.Server.IsZero() {
+		if _, leaving := n.leavers[m.Identity()]; leaving || m.Server.IsZero() {
 			continue
 		}
-		s := controlplane.Server{ID: m.Server, Address: m.Transport, Up: m.Status == cluster.Up, Left: m.Status == cluster.Left || m.Status == cluster.Leaving}
+		s := controlplane.Server{ID: m.Server, Address: m.Transport, Up: m.Status == cluster.Up, Left: m.Status == cluster.Left || m.Status == cluster.Leaving,
+			Registered: registered[m.Identity()]}
 		if at, ok := n.since[m.Name]; ok {
 			s.Gone = time.Since(at)
 		}

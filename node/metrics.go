@@ -36,6 +36,7 @@ var metricDocs = []struct {
 	{"drover_members", "Members that gossip knows, by state.", []string{"state"}},
 	{"drover_leader", "1 on the node whose coordinator leads.", nil},
 	{"drover_term", "Newest term of a coordinator that this node has seen.", nil},
+	{"drover_raft_voters", "Voters of the replicated log, as this raft server knows them.", nil},
 	{"drover_map_index", "Revision of the shard map that this node has applied.", nil},
 	{"drover_transport_frames_sent_total", "Frames sent, by class.", []string{"class"}},
 	{"drover_transport_frames_received_total", "Frames received, by class.", []string{"class"}},
@@ -119,6 +120,11 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge("drover_leader", lead)
 	gauge("drover_term", float64(term))
 	gauge("drover_map_index", float64(rev.Index))
+	if n.plane != nil {
+		if voters, err := n.plane.VoterIDs(); err == nil { // not known: no sample is better than a wrong one
+			gauge("drover_raft_voters", float64(len(voters)))
+		}
+	}
 	stats := n.transport.Stats()
 	for class := transport.Control; class <= transport.Raft; class++ {
 		s := stats.Classes[class]

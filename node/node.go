@@ -103,6 +103,7 @@ type Node struct {
 	mu      sync.Mutex
 	members []cluster.Member              // sorted by name
 	since   map[sharding.NodeID]time.Time // when a member was first seen as failed
+	leavers map[sharding.Member]struct{}  // whose servers this node has taken out as leader, at their wish
 }
 
 // New makes a node; Run starts it. cfg has been validated by LoadConfig, or is built on config.Default and validated here.
@@ -111,7 +112,7 @@ func New(cfg *Config, opts Options, kinds ...sharding.Kind) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{cfg: cfg, opts: opts, log: opts.Logger, kinds: map[string]sharding.Kind{}, ready: make(chan struct{}), fatal: make(chan error, 1),
-		leave: make(chan struct{}), since: map[sharding.NodeID]time.Time{}, records: host.NewRing(256, 16<<20)}
+		leave: make(chan struct{}), since: map[sharding.NodeID]time.Time{}, leavers: map[sharding.Member]struct{}{}, records: host.NewRing(256, 16<<20)}
 	if n.log == nil {
 		n.log = slog.Default()
 	}

@@ -199,7 +199,7 @@ func (n *Node) openDataPlane(types []dataplane.Type, c *closers) {
 			HTTP: n.cfg.HTTP.Address, MinWire: protocol.OldestVersion, MaxWire: protocol.Version}},
 		Types: types, Sender: frames{n.transport}, Pool: n.pool, Now: now, Logger: n.log,
 		MaxMessages: n.cfg.Sharding.BufferMessages, MaxBytes: int(n.cfg.Sharding.BufferBytes),
-		OnRegistered: n.registered, OnRefused: n.refused, OnLeader: n.leaderChanged, OnMap: func(sharding.Revision) {}, Measure: newGauge().measure,
+		OnRegistered: n.registered, OnRefused: n.refused, OnLeader: n.leaderChanged, Measure: newGauge().measure,
 	})
 	c.add(func() error { n.data.Close(); return nil })
 }

@@ -13,7 +13,10 @@ import (
 	"github.com/droverhq/drover/sharding/protocol"
 )
 
-const watchEvery = 200 * time.Millisecond
+const (
+	watchEvery = 200 * time.Millisecond
+	coordEvery = 5 * time.Second // network coordinates drift without any event
+)
 
 // watch creates the cluster once this node leads one without an ID, notes raft servers in the log, and hints at the leader that raft knows.
 func (n *Node) watch(ctx context.Context) {
@@ -22,6 +25,7 @@ func (n *Node) watch(ctx context.Context) {
 	}
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
+	var told time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -30,6 +34,10 @@ func (n *Node) watch(ctx context.Context) {
 		}
 		n.hintLeader()
 		n.tellServers()
+		if time.Since(told) >= coordEvery {
+			told = time.Now()
+			n.tellCoordinator()
+		}
 		var lead, created bool
 		var servers []protocol.PutServer
 		n.plane.View(func() {

@@ -47,6 +47,8 @@ func TestTokens(t *testing.T) {
 			{"case of the scheme", both, "bearer " + adminToken, true, true, ""},
 			{"empty where read is off", onlyAdmin, "Bearer ", false, false, httpapi.KindUnauthorized},
 			{"read where it is off", onlyAdmin, "Bearer " + readToken, false, false, httpapi.KindUnauthorized},
+			{"blank where read is off", onlyAdmin, "Bearer  ", false, false, httpapi.KindUnauthorized},
+			{"blank where admin is off", onlyRead, "Bearer  ", false, false, httpapi.KindUnauthorized},
 			{"admin alone", onlyAdmin, "Bearer " + adminToken, true, true, ""},
 			{"read alone", onlyRead, "Bearer " + readToken, true, false, httpapi.KindForbidden},
 			{"admin where it is off", onlyRead, "Bearer " + adminToken, false, false, httpapi.KindUnauthorized},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -96,6 +97,29 @@ func TestAskTimeout(t *testing.T) {
 			p := problem(t, w)
 			assert.Equal(t, httpapi.KindUnknownOutcome, kindOf(p))
 			assert.Contains(t, p.Hint, "Idempotency-Key")
+		})
+	}
+}
+
+// stuck is a node that answers nothing.
+type stuck struct{ *httpapitest.Node }
+
+func (stuck) Members(ctx context.Context) (httpapi.MembersView, error) {
+	<-ctx.Done()
+	return httpapi.MembersView{}, ctx.Err()
+}
+
+// TestEveryRequestEnds: requests other than asks end after 30 s, or with their client.
+func TestEveryRequestEnds(t *testing.T) {
+	for gone, want := range map[time.Duration]time.Duration{time.Hour: 30 * time.Second, time.Second: time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			s := httpapi.New(config.Default().HTTP, stuck{&httpapitest.Node{}}, "v1", slog.New(slog.DiscardHandler))
+			ctx, cancel := context.WithTimeout(t.Context(), gone)
+			defer cancel()
+			w, began := httptest.NewRecorder(), time.Now()
+			s.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "http://127.0.0.1:8080/cluster/members", nil))
+			assert.Equal(t, want, time.Since(began))
+			assert.Equal(t, httpapi.KindUnknownOutcome, kindOf(problem(t, w)))
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"runtime/debug"
 	"strconv"
 	"syscall"
@@ -114,7 +115,6 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	s.end()
 	return errors.Join(fmt.Errorf("HTTP requests were still in flight: %w", err), s.http.Close())
 }
 
@@ -138,7 +138,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}()
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 
-	route, ps, err := match(r.Method, r.URL.EscapedPath())
+	route, ps, err := match(r.Method, writtenPath(r.URL))
 	need := read // what is not there is no secret, and yet nobody's to probe
 	if err == nil {
 		label, need = route.method+" "+route.pattern, route.access
@@ -169,6 +169,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if rec.status == 0 {
 		p.write(rec)
 	}
+}
+
+// writtenPath is the path as the client wrote it. EscapedPath alone would not do: where a path holds bytes that should have been escaped, it
+// escapes the unescaped path anew, and a %2F becomes a slash.
+func writtenPath(u *url.URL) string {
+	if u.RawPath != "" {
+		return u.RawPath
+	}
+	return u.EscapedPath()
 }
 
 // recorder notes the status of the answer.

@@ -148,6 +148,7 @@ func TestRawRequests(t *testing.T) {
 		{"POST /entities/counter/a%2Fb HTTP/1.1\r\nContent-Length: 9\r\n", "200", "a/b"},
 		{"POST /entities/counter/%00 HTTP/1.1\r\nContent-Length: 9\r\n", "200", "\x00"},
 		{"POST /entities/counter/\xff HTTP/1.1\r\nContent-Length: 9\r\n", "200", "\xff"},
+		{"POST /entities/counter/%2F\xff HTTP/1.1\r\nContent-Length: 9\r\n", "200", "/\xff"},
 		{"POST /entities/counter/a/b HTTP/1.1\r\nContent-Length: 9\r\n", "400", ""},
 		{"POST /entities/counter/%zz HTTP/1.1\r\nContent-Length: 9\r\n", "400", ""},
 		{"POST /entities/counter/a HTTP/1.1\r\nContent-Length: 1000000\r\n", "413", ""},

@@ -42,6 +42,7 @@ type Strategist struct {
 	wg     sync.WaitGroup
 
 	mu     sync.Mutex
+	closed bool
 	loaded map[key]*loading
 	stats  map[sharding.TypeName]*typeStats
 }
@@ -83,8 +84,11 @@ func New(cfg Config) *Strategist {
 	return s
 }
 
-// Close ends calls under way and releases everything.
+// Close ends calls under way and releases everything. What is asked from now on fails at once.
 func (s *Strategist) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
 	s.cancel()
 	s.wg.Wait()
 	s.mu.Lock()
@@ -123,6 +127,9 @@ func (s *Strategist) load(ctx context.Context, wasm []byte, spec protocol.Strate
 	if spec.Memory > host.MaxMemoryPages*host.PageBytes {
 		return nil, fmt.Errorf("memory of %d bytes: at most %d are allowed", spec.Memory, host.MaxMemoryPages*host.PageBytes)
 	}
+	if spec.Memory > 0 && spec.Memory < host.PageBytes { // 0 pages would be the default
+		return nil, fmt.Errorf("memory of %d bytes: at least %d are needed, one page", spec.Memory, host.PageBytes)
+	}
 	opts := []host.StrategyOption{host.WithName(spec.Source)}
 	if s.cfg.Recorder != nil {
 		opts = append(opts, host.WithRecorder(s.cfg.Recorder))
@@ -141,6 +148,11 @@ func (s *Strategist) nameOf(ctx context.Context, strategy *host.Strategy, spec p
 func (s *Strategist) start(spec protocol.StrategySpec) *loading {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		l := &loading{done: make(chan struct{}), err: errStopping, users: 1}
+		close(l.done)
+		return l
+	}
 	k := keyOf(spec)
 	l := s.loaded[k]
 	if l != nil {
@@ -157,12 +169,13 @@ func (s *Strategist) start(spec protocol.StrategySpec) *loading {
 		l = &loading{done: make(chan struct{}), used: time.Now()}
 		s.loaded[k] = l
 		s.evict()
-		s.wg.Add(1)
-		go s.run(l, spec)
+		s.wg.Go(func() { s.run(l, spec) })
 	}
 	l.users++
 	return l
 }
+
+var errStopping = errors.New("the node is stopping")
 
 func (s *Strategist) release(l *loading) {
 	s.mu.Lock()
@@ -194,7 +207,7 @@ func (s *Strategist) evict() {
 		}
 		delete(s.loaded, oldest)
 		if found.strategy != nil {
-			if err := found.strategy.Close(s.ctx); err != nil {
+			if err := found.strategy.Close(context.Background()); err != nil {
 				s.cfg.Logger.Warn("a strategy could not be released", "digest", modules.Digest(oldest.digest), "error", err)
 			}
 		}
@@ -202,7 +215,6 @@ func (s *Strategist) evict() {
 }
 
 func (s *Strategist) run(l *loading, spec protocol.StrategySpec) {
-	defer s.wg.Done()
 	defer close(l.done)
 	began := time.Now()
 	wasm, err := s.module(spec.Digest)
@@ -239,13 +251,14 @@ func (s *Strategist) module(d modules.Digest) ([]byte, error) {
 	return wasm, nil
 }
 
-// Ask makes the call in the background and posts StrategyAnswered.
+// Ask makes the call in the background and posts StrategyAnswered. After Close it does nothing: nobody decides any more.
 func (s *Strategist) Ask(a coordinator.AskStrategy) {
-	s.wg.Add(1)
-	go func() {
-		defer s.wg.Done()
-		s.cfg.Post(s.answer(a))
-	}()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.wg.Go(func() { s.cfg.Post(s.answer(a)) })
 }
 
 func (s *Strategist) answer(a coordinator.AskStrategy) coordinator.StrategyAnswered {
@@ -260,7 +273,7 @@ func (s *Strategist) answer(a coordinator.AskStrategy) coordinator.StrategyAnswe
 		out.Failure = &coordinator.StrategyFailure{Verdict: "missing", Detail: "the module is still being fetched or compiled"}
 		return out
 	case <-s.ctx.Done():
-		out.Failure = &coordinator.StrategyFailure{Verdict: "missing", Detail: "the node is stopping"}
+		out.Failure = &coordinator.StrategyFailure{Verdict: "missing", Detail: errStopping.Error()}
 		return out
 	}
 	if l.err != nil {
@@ -287,7 +300,7 @@ func (s *Strategist) answer(a coordinator.AskStrategy) coordinator.StrategyAnswe
 	return out
 }
 
-// typeStats are of the calls since this node leads, for people.
+// typeStats are of the calls that this node has made, for people.
 type typeStats struct {
 	calls, failures uint64
 	fuel, time      []uint64 // of the latest calls

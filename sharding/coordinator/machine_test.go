@@ -581,3 +581,41 @@ func BenchmarkStepTick100k(b *testing.B) {
 		r.step(Ticked{Wall: 1})
 	}
 }
+
+// A leader that stood still finds every lease run out, and the renewals still to be read: it waits before it takes silence for a lapse (I16).
+func TestStandstill(t *testing.T) {
+	r := newRig(t, Config{})
+	r.cluster(4, "", "a")
+	r.commit(r.step(Received{From: who("a"), Message: &protocol.Renew{Seq: 1, SentAt: 77}}))
+	r.at = r.at.Add(time.Minute)
+	require.Empty(t, of[Propose](r.step(Ticked{Wall: 1})), "it has not read what came in meanwhile")
+	renewed := r.commit(r.step(Received{From: who("a"), Message: &protocol.Renew{Seq: 2, SentAt: 78}}))
+	require.Len(t, sent[*protocol.LeaseAck](renewed), 1)
+	r.at = r.at.Add(time.Minute)
+	from := r.at
+	for len(of[Propose](r.step(Ticked{Wall: 1}))) == 0 {
+		r.at = r.at.Add(100 * time.Millisecond)
+		require.Less(t, r.at.Sub(from), time.Minute, "a silent member lapses all the same")
+	}
+	require.InDelta(t, 2750*time.Millisecond, r.at.Sub(from), float64(150*time.Millisecond), "half a TTL with margin")
+}
+
+// Nobody else tells a plain node who leads, and the word may be lost: it is repeated to those that Serf sees up (I15).
+func TestStrangersAreCalled(t *testing.T) {
+	r := newRig(t, Config{})
+	r.cluster(4, "", "a")
+	require.Len(t, sent[*protocol.Leading](r.step(MemberSeen{Member: who("b"), Status: MemberUp})), 1)
+	calls := 0
+	for range 30 {
+		r.at = r.at.Add(100 * time.Millisecond)
+		for _, c := range of[Send](r.step(Ticked{Wall: 1})) {
+			if _, ok := c.Message.(*protocol.Leading); ok && c.To == who("b") {
+				calls++
+			}
+		}
+	}
+	require.InDelta(t, 3, calls, 1, "once a second")
+	r.step(MemberSeen{Member: who("b"), Status: MemberFailed})
+	r.at = r.at.Add(2 * time.Second)
+	require.Empty(t, sent[*protocol.Leading](r.step(Ticked{Wall: 1})))
+}

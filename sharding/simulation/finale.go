@@ -31,6 +31,7 @@ func (w *world) heal() {
 		clear(w.net.slow[a])
 	}
 	w.serfSettles()
+	w.schedule(w.now+int64(1600*time.Millisecond), nil, w.serfSettles) // when no late hint is on its way any more
 	ends := w.now + int64(w.bound())
 	w.tidy(ends)
 	w.schedule(ends, nil, func() {
