@@ -256,20 +256,24 @@ func TestVerdicts(t *testing.T) {
 // Spec 1.3: what is admitted here is what the cluster would run: its limits and its configuration.
 func TestAdmit(t *testing.T) {
 	b := newBench(t)
-	name, err := b.Admit(t.Context(), builtin(t, "leastshard"), specOf(nil))
+	spec := specOf(nil)
+	spec.Config = []byte{0xa1, 0x68, 't', 'r', 'e', 's', 'h', 'o', 'l', 'd', 0x01} // {"treshold":1}
+	name, warnings, err := b.Admit(t.Context(), builtin(t, "leastshard"), spec)
 	require.NoError(t, err)
 	assert.Equal(t, "leastshard", name)
+	require.Len(t, warnings, 1)
+	assert.Equal(t, host.RuleConfigKey, warnings[0].Rule)
 	var refused *host.RefusedError
-	_, err = b.Admit(t.Context(), []byte("no wasm"), specOf(nil))
+	_, _, err = b.Admit(t.Context(), []byte("no wasm"), specOf(nil))
 	require.ErrorAs(t, err, &refused)
-	spec := specOf(nil)
+	spec = specOf(nil)
 	spec.Config = []byte{0xa1, 0x69, 't', 'h', 'r', 'e', 's', 'h', 'o', 'l', 'd', 0x61, 'x'} // {"threshold":"x"}
-	_, err = b.Admit(t.Context(), builtin(t, "leastshard"), spec)
+	_, _, err = b.Admit(t.Context(), builtin(t, "leastshard"), spec)
 	require.ErrorAs(t, err, &refused)
 	for memory, text := range map[uint64]string{1 << 40: "at most", 100: "at least"} {
 		spec = specOf(nil)
 		spec.Memory = memory
-		_, err = b.Admit(t.Context(), builtin(t, "leastshard"), spec)
+		_, _, err = b.Admit(t.Context(), builtin(t, "leastshard"), spec)
 		assert.ErrorContains(t, err, text)
 	}
 	assert.Empty(t, b.loaded, "an admission stays loaded")
