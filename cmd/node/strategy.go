@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -73,12 +74,22 @@ func readUpTo(r io.Reader, name string, most int64) ([]byte, error) {
 	return b, nil
 }
 
+// cacheDir is where machine code is kept between runs, so that a module of standard Go costs its half a second once. Without a home directory
+// nothing is kept.
+func cacheDir() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "drover")
+}
+
 // withRuntime runs f with a runtime of its own and closes it.
 func withRuntime(ctx context.Context, engine host.Engine, f func(*host.Runtime) error) error {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	rt, err := host.NewRuntime(ctx, host.Options{Engine: engine})
+	rt, err := host.NewRuntime(ctx, host.Options{Engine: engine, CacheDir: cacheDir()})
 	if err != nil {
 		return err
 	}
