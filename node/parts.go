@@ -7,7 +7,6 @@ import (
 	"net"
 	"time"
 
-
 	"github.com/droverhq/drover/host"
 	"github.com/droverhq/drover/internal/buildinfo"
 	"github.com/droverhq/drover/internal/cluster"
