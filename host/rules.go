@@ -72,6 +72,7 @@ const (
 	RuleWarmUp     Rule = "warm-up-failed"
 	RuleDescribe   Rule = "describe-failed"
 
+	RuleConfigKey     Rule = "config-unknown-key"
 	RuleFreshInstance Rule = "fresh-instance"
 	RuleCommandModule Rule = "command-module"
 )
@@ -158,6 +159,7 @@ var ruleTexts = map[Rule]ruleText{
 	RuleWarmUp:     {SeverityError, "it failed to rebalance a plain cluster of two nodes", "run it: drover strategy run FILE --op rebalance --input with two nodes"},
 	RuleDescribe:   {SeverityWarning, "drover_describe failed", "return the map that the contract describes"},
 
+	RuleConfigKey:     {SeverityWarning, "its configuration has a key that it does not describe", "correct the key; `drover strategy describe` lists those that there are"},
 	RuleFreshInstance: {SeverityWarning, "changes tables, drops segments or keeps references in globals, so that every call needs a new instance", "avoid table.set, table.grow, data.drop and elem.drop for speed"},
 	RuleCommandModule: {SeverityWarning, "exports _start but no _initialize: its main function will not run", "build a reactor: Go -buildmode=c-shared, C -mexec-model=reactor"},
 }

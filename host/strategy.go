@@ -376,8 +376,8 @@ type Decision struct {
 	Homes pluginapi.Homes // of Allocate
 	// Fallback tells that Homes are the fallback's, because the strategy failed.
 	Fallback bool
-	Records []*Record // one a call, in order
-	Err     error     // why the strategy did not decide; see Result.Err
+	Records  []*Record // one a call, in order
+	Err      error     // why the strategy did not decide; see Result.Err
 }
 
 // Rebalance asks for moves. If the strategy fails there are none (spec 1.3).

@@ -7,8 +7,6 @@ import (
 	"net"
 	"time"
 
-	"github.com/fxamacker/cbor/v2"
-
 	"github.com/droverhq/drover/host"
 	"github.com/droverhq/drover/internal/buildinfo"
 	"github.com/droverhq/drover/internal/cluster"
@@ -20,6 +18,8 @@ import (
 	"github.com/droverhq/drover/internal/pki"
 	"github.com/droverhq/drover/internal/strategist"
 	"github.com/droverhq/drover/internal/transport"
+	"github.com/droverhq/drover/pluginapi"
+	"github.com/droverhq/drover/pluginapi/snapshotfile"
 	"github.com/droverhq/drover/sharding"
 	"github.com/droverhq/drover/sharding/coordinator"
 	"github.com/droverhq/drover/sharding/protocol"
@@ -81,11 +81,20 @@ func (n *Node) strategySpec(ctx context.Context, t config.Type) (protocol.Strate
 		if err != nil {
 			return spec, err
 		}
-		if _, err := n.strategist.Admit(ctx, wasm, spec); err != nil {
+		_, warnings, err := n.strategist.Admit(ctx, wasm, spec)
+		if err != nil {
 			return spec, err
 		}
+		n.warn(sharding.TypeName(t.Name), spec.Source, warnings)
 		spec.Digest, err = n.putModule(wasm)
 		return spec, err
+	}
+	if name, ok := cutBuiltin(spec.Source); ok {
+		if native, ok := strategies.Native(name); ok {
+			if d, ok := native.(pluginapi.Describer); ok {
+				n.warn(sharding.TypeName(t.Name), spec.Source, host.UnknownKeys(d.Describe(), spec.Config))
+			}
+		}
 	}
 	d, err := n.digestOf(spec.Source)
 	spec.Digest = d
@@ -104,26 +113,18 @@ func (n *Node) digestOf(source string) (modules.Digest, error) {
 	return modules.ParseDigest(source)
 }
 
-// configEncoding is core deterministic, but floats are always 64 bits wide, as the contract says (strategy.cddl).
-var configEncoding = func() cbor.EncMode {
-	o := cbor.CoreDetEncOptions()
-	o.ShortestFloat = cbor.ShortestFloatNone
-	m, err := o.EncMode()
-	if err != nil {
-		panic(err) // constant options
+// warn tells what is odd about a type's strategy, short of a refusal.
+func (n *Node) warn(t sharding.TypeName, source string, findings []host.Finding) {
+	for _, f := range findings {
+		n.log.Warn("odd strategy: "+f.Message, "type", t, "strategy", source, "rule", f.Rule, "fix", f.Fix)
 	}
-	return m
-}()
+}
 
 func encodeConfig(table map[string]any) ([]byte, error) {
 	if len(table) == 0 {
 		return nil, nil
 	}
-	b, err := configEncoding.Marshal(table)
-	if err != nil {
-		return nil, fmt.Errorf("config: %w", err)
-	}
-	return b, nil
+	return snapshotfile.EncodeConfig(table)
 }
 
 func (n *Node) keys() ([][]byte, error) {

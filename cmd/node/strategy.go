@@ -13,6 +13,7 @@ import (
 
 	"github.com/droverhq/drover/host"
 	"github.com/droverhq/drover/pluginapi"
+	"github.com/droverhq/drover/pluginapi/snapshotfile"
 	"github.com/droverhq/drover/strategies"
 )
 
@@ -104,14 +105,19 @@ included. Each finding names a rule, listed in docs/strategy-rules.md, and what 
 Exit code 0 if the module is admitted, 3 if it is refused.`,
 		Args: oneStrategy,
 	}
+	config := cmd.Flags().String("strategy-config", "", "configuration as a `JSON` object, as in [type.config]")
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		wasm, err := readModule(args[0])
 		if err != nil {
 			return err
 		}
+		encoded, err := strategyConfig(*config)
+		if err != nil {
+			return err
+		}
 		return withRuntime(cmd.Context(), host.Compiler, func(rt *host.Runtime) error {
-			rep, err := rt.Check(cmd.Context(), wasm, host.Limits{}, nil)
+			rep, err := rt.Check(cmd.Context(), wasm, host.Limits{}, encoded)
 			if err != nil {
 				return err
 			}
@@ -128,6 +134,18 @@ Exit code 0 if the module is admitted, 3 if it is refused.`,
 		})
 	}
 	return cmd
+}
+
+// strategyConfig encodes a configuration from the command line; none is nil.
+func strategyConfig(text string) (pluginapi.Config, error) {
+	if text == "" {
+		return nil, nil
+	}
+	c, err := snapshotfile.ParseConfig([]byte(text))
+	if err != nil {
+		return nil, usageError(fmt.Errorf("--strategy-config: %w", err), `write it as '{"threshold":2}'`)
+	}
+	return c, nil
 }
 
 func printReport(w io.Writer, name string, rep host.Report) error {

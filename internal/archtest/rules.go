@@ -36,6 +36,10 @@ var Rules = []Rule{
 		In: []string{"host/internal/fuel/..."}, Allow: []string{"host/internal/wasmbin/...", "host/internal/fuel/..."},
 	},
 	{
+		Name: "only tests import the reference interpreter", Reason: "it is slow and bare: what the engines are held against, and no way to run a guest",
+		In: []string{"..."}, Except: []string{"host/internal/reference/..."}, Deny: []string{"host/internal/reference/..."},
+	},
+	{
 		Name: "pluginapi imports the standard library alone", Reason: "it is compiled into guests, by TinyGo too",
 		In: []string{"pluginapi"}, Allow: []string{"pluginapi/..."},
 	},

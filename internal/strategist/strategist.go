@@ -110,15 +110,21 @@ func (s *Strategist) Prepare(spec protocol.StrategySpec) {
 	}
 }
 
-// Admit compiles a module with its limits and configuration as the cluster would, and returns what it calls itself. The error is a
-// *host.RefusedError if the module is at fault.
-func (s *Strategist) Admit(ctx context.Context, wasm []byte, spec protocol.StrategySpec) (name string, err error) {
+// Admit compiles a module with its limits and configuration as the cluster would, and returns what it calls itself and what is odd about
+// it. The error is a *host.RefusedError if the module is at fault.
+func (s *Strategist) Admit(ctx context.Context, wasm []byte, spec protocol.StrategySpec) (name string, warnings []host.Finding, err error) {
 	strategy, err := s.load(ctx, wasm, spec)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	name = s.nameOf(ctx, strategy, spec)
-	return name, strategy.Close(ctx)
+	name, warnings = spec.Source, strategy.Warnings()
+	if d, err := strategy.Describe(ctx); err == nil {
+		warnings = append(slices.Clone(warnings), host.UnknownKeys(d, spec.Config)...)
+		if d.Name != "" {
+			name = d.Name
+		}
+	}
+	return name, warnings, strategy.Close(ctx)
 }
 
 func (s *Strategist) load(ctx context.Context, wasm []byte, spec protocol.StrategySpec) (*host.Strategy, error) {

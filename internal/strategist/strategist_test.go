@@ -22,6 +22,7 @@ import (
 	"github.com/droverhq/drover/sharding"
 	"github.com/droverhq/drover/sharding/coordinator"
 	"github.com/droverhq/drover/sharding/protocol"
+	"github.com/droverhq/drover/strategies"
 )
 
 // cacheDir holds what is compiled, for all tests: each module once.
@@ -249,18 +250,27 @@ func TestVerdicts(t *testing.T) {
 // Spec 1.3: what is admitted here is what the cluster would run: its limits and its configuration.
 func TestAdmit(t *testing.T) {
 	b := newBench(t)
-	name, err := b.Admit(t.Context(), fixture(t, "attack/well-behaved"), specOf(nil))
+	name, _, err := b.Admit(t.Context(), fixture(t, "attack/well-behaved"), specOf(nil))
 	require.NoError(t, err)
 	assert.Equal(t, "test", name)
 	for _, bad := range [][]byte{[]byte("no wasm"), fixture(t, "admission/configure-failed.refuses"), fixture(t, "admission/export-abi.missing")} {
-		_, err = b.Admit(t.Context(), bad, specOf(nil))
+		_, _, err = b.Admit(t.Context(), bad, specOf(nil))
 		var refused *host.RefusedError
 		require.ErrorAs(t, err, &refused)
 	}
+	leastshard, _, ok := strategies.Builtin("leastshard")
+	require.True(t, ok)
+	spec := specOf(nil)
+	spec.Config = []byte{0xa1, 0x68, 't', 'r', 'e', 's', 'h', 'o', 'l', 'd', 0x01} // {"treshold":1}
+	name, warnings, err := b.Admit(t.Context(), leastshard, spec)
+	require.NoError(t, err)
+	assert.Equal(t, "leastshard", name)
+	require.Len(t, warnings, 1)
+	assert.Equal(t, host.RuleConfigKey, warnings[0].Rule)
 	for memory, text := range map[uint64]string{1 << 40: "at most", 100: "at least"} {
 		spec := specOf(nil)
 		spec.Memory = memory
-		_, err = b.Admit(t.Context(), fixture(t, "attack/well-behaved"), spec)
+		_, _, err = b.Admit(t.Context(), fixture(t, "attack/well-behaved"), spec)
 		assert.ErrorContains(t, err, text)
 	}
 	assert.Empty(t, b.loaded, "an admission stays loaded")
