@@ -127,6 +127,12 @@ func (n *Node) note(c coordinator.Note) {
 			level = slog.LevelDebug // one line a shard is too much for a cluster of thousands
 		}
 	}
+	switch c.Kind {
+	case coordinator.NoteEntryRefused: // two entries met: the later one finds its work done
+		level = slog.LevelDebug
+	case coordinator.NoteNoCandidates: // so it is while a cluster starts and ends
+		level = slog.LevelInfo
+	}
 	if c.Node != "" {
 		attrs = append(attrs, "of", c.Node)
 	}
