@@ -73,7 +73,7 @@ func admit(wasm []byte, l Limits) (*wasmbin.Module, []Finding) {
 		}
 		return nil, []Finding{findingAt(de.Offset, rule, "%s", de.Msg)}
 	}
-	a := &admission{m: m, limits: l}
+	a := &admission{m: m, limits: l, funcs: append(m.ImportedFuncs(), m.Funcs...)}
 	a.spaces()
 	a.code(len(wasm))
 	a.imports()
@@ -96,6 +96,7 @@ func notWasm(b []byte) Finding {
 type admission struct {
 	m        *wasmbin.Module
 	limits   Limits
+	funcs    []uint32 // types of all functions, imports first
 	findings []Finding
 }
 
@@ -144,7 +145,7 @@ func (a *admission) spaces() {
 			break
 		}
 	}
-	a.atMost(RuleFunctionCount, "functions", len(m.Funcs), maxFunctions)
+	a.atMost(RuleFunctionCount, "functions and imports", len(m.Imports)+len(m.Funcs), maxFunctions)
 	a.atMost(RuleGlobalCount, "globals", len(m.Globals), maxGlobals)
 	a.atMost(RuleExportCount, "exports", len(m.Exports), maxExports)
 	a.atMost(RuleSegmentCount, "data and element segments", len(m.Data)+len(m.Elems), maxSegments)
@@ -263,19 +264,10 @@ func (a *admission) contract() {
 
 // exportedType returns the type of function i, imports first.
 func (a *admission) exportedType(i uint32) (wasmbin.FuncType, bool) {
-	for _, imp := range a.m.Imports {
-		if imp.Kind != wasmbin.KindFunc {
-			continue
-		}
-		if i == 0 {
-			return a.funcType(imp.Func)
-		}
-		i--
-	}
-	if int64(i) >= int64(len(a.m.Funcs)) {
+	if int64(i) >= int64(len(a.funcs)) {
 		return wasmbin.FuncType{}, false
 	}
-	return a.funcType(a.m.Funcs[i])
+	return a.funcType(a.funcs[i])
 }
 
 func (a *admission) funcType(i uint32) (wasmbin.FuncType, bool) {
