@@ -69,12 +69,20 @@ func (l *guestLog) add(level slog.Level, line []byte) {
 }
 
 // stream takes bytes of a standard stream, and adds a line at each line end.
+// Once there are enough lines the rest is only counted: a guest may write 64 MiB
+// of line ends in one call.
 func (l *guestLog) stream(fd uint32, b []byte) {
 	level := slog.LevelInfo
 	if fd == 2 {
 		level = slog.LevelWarn
 	}
 	for len(b) > 0 {
+		if len(l.lines) >= maxLogLines {
+			if last := bytes.LastIndexByte(b, '\n'); last >= 0 {
+				l.dropped += bytes.Count(b, []byte{'\n'})
+				l.partial[fd], b = l.partial[fd][:0], b[last+1:]
+			}
+		}
 		line, rest, ended := bytes.Cut(b, []byte{'\n'})
 		b = rest
 		p := l.partial[fd]

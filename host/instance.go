@@ -64,7 +64,7 @@ func (m *Module) instantiate(mem *memories) (*instance, error) {
 			in.globals = append(in.globals, g)
 		}
 	}
-	in.meter.slice = m.rt.engine.sliceUnits()
+	in.meter.slice = maxSlice
 	in.buffer = mod.ExportedFunction(exportBuffer)
 	in.allocate = mod.ExportedFunction(exportAllocate)
 	in.rebalance = mod.ExportedFunction(exportRebalance)
