@@ -178,7 +178,7 @@ func (s *Strategy) initialise(ctx context.Context, in *instance, budget time.Dur
 		if len(config) == 0 {
 			config = emptyMap
 		}
-		out, err := in.ask(f, config)
+		out, err := in.ask(f, config, outputBase)
 		if err == nil {
 			if derr := pluginapi.DecodeConfigured(out); derr != nil {
 				err = badAnswer(derr)
@@ -190,7 +190,7 @@ func (s *Strategy) initialise(ctx context.Context, in *instance, budget time.Dur
 	}
 	snap := warmUp()
 	snap.Config = s.config
-	out, err := in.ask(in.rebalance, pluginapi.AppendInput(nil, pluginapi.OpRebalance, snap, nil))
+	out, err := in.ask(in.rebalance, pluginapi.AppendInput(nil, pluginapi.OpRebalance, snap, nil), mostOutput(len(snap.Owners)))
 	if err == nil {
 		_, err = readPlan(snap, out)
 	}
@@ -258,7 +258,7 @@ func (s *Strategy) Call(ctx context.Context, op pluginapi.Op, snap *pluginapi.Sn
 	if s.native != nil {
 		res.Err = s.callNative(rec, snap, shards)
 	} else {
-		res.Err = s.callWasm(ctx, rec, limits)
+		res.Err = s.callWasm(ctx, rec, limits, mostOutput(len(snap.Owners)+len(shards)))
 	}
 	if res.Err == nil {
 		if op == pluginapi.OpAllocate {
@@ -283,8 +283,9 @@ func (s *Strategy) Call(ctx context.Context, op pluginapi.Op, snap *pluginapi.Sn
 	return res
 }
 
-// callWasm runs the guest and fills in output, fuel and pages.
-func (s *Strategy) callWasm(ctx context.Context, rec *Record, l Limits) error {
+// callWasm runs the guest and fills in output, of at most so many bytes, fuel
+// and pages.
+func (s *Strategy) callWasm(ctx context.Context, rec *Record, l Limits, most uint32) error {
 	w := s.wasm
 	asked := time.Now()
 	in, err := w.pool.get(ctx, l.Budget)
@@ -306,7 +307,7 @@ func (s *Strategy) callWasm(ctx context.Context, rec *Record, l Limits) error {
 		l.Budget = max(time.Nanosecond, l.Budget-time.Since(asked))
 	}
 	in.begin(ctx, l)
-	out, err := in.ask(f, rec.Input)
+	out, err := in.ask(f, rec.Input, most)
 	rec.Pages = in.pages()
 	lines, dropped := in.logs.take()
 	rec.Log = lines
@@ -465,7 +466,7 @@ func (s *Strategy) describe(ctx context.Context, in *instance) (pluginapi.Descri
 	if err != nil {
 		return pluginapi.Description{}, err
 	}
-	out, err := in.take(packed)
+	out, err := in.take(packed, outputBase)
 	if err != nil {
 		return pluginapi.Description{}, err
 	}
