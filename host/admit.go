@@ -78,7 +78,7 @@ func admit(wasm []byte, l Limits) (*wasmbin.Module, []Finding) {
 	a.code(len(wasm))
 	a.imports()
 	a.contract()
-	return m, a.findings
+	return m, a.all()
 }
 
 func notWasm(b []byte) Finding {
@@ -98,10 +98,28 @@ type admission struct {
 	limits   Limits
 	funcs    []uint32 // types of all functions, imports first
 	findings []Finding
+	more     int // findings left out
 }
 
+// maxFindings bounds what is said about one module: a few bytes of it are
+// enough for a finding.
+const maxFindings = 20
+
+// add adds a finding; those that are too many are counted in the last one.
 func (a *admission) add(r Rule, format string, args ...any) {
-	a.findings = append(a.findings, finding(r, format, args...))
+	if len(a.findings) < maxFindings {
+		a.findings = append(a.findings, finding(r, format, args...))
+		return
+	}
+	a.more++
+}
+
+// all returns the findings.
+func (a *admission) all() []Finding {
+	if a.more > 0 {
+		a.findings[maxFindings-1].Message += fmt.Sprintf(" (and %d more findings)", a.more)
+	}
+	return a.findings
 }
 
 // atMost adds a finding if n is above its cap.
@@ -174,9 +192,9 @@ func pageSize(pages uint32) string {
 // signature.
 func (a *admission) imports() {
 	for _, imp := range a.m.Imports {
-		name := imp.Module + "." + imp.Name
+		name := clean(imp.Module, maxName) + "." + clean(imp.Name, maxName)
 		if fuel.ReservedImport(imp.Module) {
-			a.add(RuleReservedName, "import %s: the module name %s is the host's", name, imp.Module)
+			a.add(RuleReservedName, "import %s: the module name %s is the host's", name, fuel.Namespace)
 			continue
 		}
 		f, ok := hostFuncs[imp.Module][imp.Name]
@@ -233,7 +251,7 @@ func (a *admission) contract() {
 	for _, e := range a.m.Exports {
 		exports[e.Name] = e
 		if fuel.ReservedExport(e.Name) {
-			a.add(RuleReservedName, "export %s: names that begin with %s are the host's", e.Name, fuel.Namespace)
+			a.add(RuleReservedName, "export %s: names that begin with %s are the host's", clean(e.Name, maxName), fuel.Namespace)
 		}
 	}
 	if e, ok := exports[exportMemory]; !ok {

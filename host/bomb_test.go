@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -229,6 +230,37 @@ func TestBombsAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { refusedBy(t, c.bomb.wasm(), c.rule) })
 	}
+}
+
+// A few bytes are enough for a finding, and names may be long and hold anything: what is said about a module stays short
+// and printable.
+func TestFindingsAreFewAndShort(t *testing.T) {
+	check := func(wasm []byte) host.Report {
+		rep, err := runtimeFor(t, host.Compiler).Check(context.Background(), wasm, host.Limits{}, nil)
+		require.NoError(t, err)
+		require.False(t, rep.OK)
+		return rep
+	}
+	rep := check(bomb{imports: 10_000}.wasm())
+	require.Len(t, rep.Findings, 20)
+	require.Contains(t, rep.Findings[0].Message, "import drover.log is (), the host has (i32, i32, i32)")
+	require.Contains(t, rep.Findings[19].Message, "(and 9983 more findings)")
+
+	name := "\x1b[31m\n" + strings.Repeat("f", 100_000)
+	wasm := cat("\x00asm", []byte{1, 0, 0, 0}, section(1, cat(1, 0x60, 0, 0)), section(2, cat(1, 3, "env", uleb(len(name)), name, 0, 0)))
+	rep = check(wasm)
+	require.Equal(t, host.RuleImport, rep.Findings[0].Rule)
+	require.Contains(t, rep.Findings[0].Message, `import env.\x1b[31m\nffff`)
+	require.Contains(t, rep.Findings[0].Message, "does not exist")
+	require.Less(t, len(rep.Findings[0].Message), 1000)
+}
+
+// Names of functions that there are not, 1 500 000 of them, are not gone through for each function.
+func TestManyNames(t *testing.T) {
+	names := cat(uleb(1_500_000), times(1_500_000, func(i int) []byte { return cat(uleb(1_000_000+i), 0) }))
+	custom := cat(4, "name", section(1, names))
+	wasm := cat(bomb{bodies: repeatBody(19_000, body(0, cat(0x20, 0)))}.wasm(), section(0, custom))
+	refusedBy(t, wasm, host.RuleInvalid) // there is no local 0
 }
 
 // refusedBy checks a module in well under the time that compiling it would take.

@@ -1,7 +1,9 @@
 package host
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/droverhq/drover/host/internal/wasmbin"
 )
@@ -229,10 +231,10 @@ func (s shape) cost() int64 {
 // funcName names a function for a message.
 func (a *admission) funcName(i int) string {
 	if a.m.Names != nil {
-		for _, n := range a.m.Names.Funcs {
-			if int64(n.Index) == int64(i) {
-				return fmt.Sprintf("function %d (%s)", i, n.Name)
-			}
+		names := a.m.Names.Funcs
+		at, found := slices.BinarySearchFunc(names, i, func(n wasmbin.NameAssoc, i int) int { return cmp.Compare(int(n.Index), i) })
+		if found {
+			return fmt.Sprintf("function %d (%s)", i, clean(names[at].Name, maxName))
 		}
 	}
 	return fmt.Sprintf("function %d", i)

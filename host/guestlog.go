@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 )
@@ -57,15 +56,7 @@ func (l *guestLog) add(level slog.Level, line []byte) {
 		l.dropped++
 		return
 	}
-	more := len(line) > maxLogLine
-	if more {
-		line = line[:maxLogLine]
-	}
-	text := strings.ToValidUTF8(string(line), "\uFFFD")
-	if more {
-		text += "…"
-	}
-	l.lines = append(l.lines, LogLine{level, text})
+	l.lines = append(l.lines, LogLine{level, clean(string(line[:min(len(line), maxLogLine+1)]), maxLogLine)})
 }
 
 // stream takes bytes of a standard stream, and adds a line at each line end.

@@ -218,7 +218,7 @@ func TestGuestLogLines(t *testing.T) {
 	lines, dropped := l.take()
 	require.Zero(t, dropped)
 	require.Equal(t, []LogLine{
-		{slog.LevelInfo, "bad \uFFFD byte"},
+		{slog.LevelInfo, `bad \xff byte`},
 		{slog.LevelInfo, strings.Repeat("x", maxLogLine) + "…"},
 		{slog.LevelInfo, "one"}, {slog.LevelInfo, "two and more"},
 		{slog.LevelInfo, strings.Repeat("y", maxLogLine) + "…"},

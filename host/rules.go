@@ -197,7 +197,7 @@ func (f Finding) String() string {
 
 func finding(r Rule, format string, args ...any) Finding {
 	t := ruleTexts[r]
-	return Finding{Rule: r, Severity: t.severity, Message: fmt.Sprintf(format, args...), Fix: t.fix}
+	return Finding{Rule: r, Severity: t.severity, Message: clean(fmt.Sprintf(format, args...), maxText), Fix: t.fix}
 }
 
 func findingAt(offset int, r Rule, format string, args ...any) Finding {

@@ -351,7 +351,7 @@ func (s *Strategy) callNative(rec *Record, snap *pluginapi.Snapshot, shards []ui
 }
 
 func badAnswer(err error) *CallError {
-	return &CallError{Verdict: VerdictOutput, Detail: err.Error(), Cause: err}
+	return &CallError{Verdict: VerdictOutput, Detail: clean(err.Error(), maxText), Cause: err}
 }
 
 func readPlan(snap *pluginapi.Snapshot, out []byte) (pluginapi.Plan, error) {
