@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -29,6 +30,8 @@ type instance struct {
 	rebalance   api.Function
 	logs        guestLog
 	randomState uint64
+	// initialised is how long that took, if it was done for the present call.
+	initialised time.Duration
 	stack       [2]uint64
 }
 

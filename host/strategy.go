@@ -73,6 +73,20 @@ func (r *Runtime) Load(ctx context.Context, wasm []byte, l Limits, config plugin
 // it for a warm-up rebalance and takes the image that every call starts from.
 // The error is a *RefusedError if the module or its configuration is at fault.
 func (m *Module) Prepare(ctx context.Context, config pluginapi.Config, opts ...StrategyOption) (*Strategy, error) {
+	return m.prepare(ctx, config, m.rt.engine.initTimeout(), opts...)
+}
+
+// initTimeout is how long start section, _initialize, drover_configure and
+// warm-up may take together. Their fuel is some 0.1 s of plain code in the
+// compiler; it is 80 s where each unit waits for memory.
+func (e Engine) initTimeout() time.Duration {
+	if e == Interpreter {
+		return time.Minute
+	}
+	return 10 * time.Second
+}
+
+func (m *Module) prepare(ctx context.Context, config pluginapi.Config, timeout time.Duration, opts ...StrategyOption) (*Strategy, error) {
 	s := &Strategy{name: m.digest.String(), limits: m.limits, config: config}
 	for _, o := range opts {
 		o(s)
@@ -84,8 +98,8 @@ func (m *Module) Prepare(ctx context.Context, config pluginapi.Config, opts ...S
 	if err != nil {
 		return nil, m.refusal(RuleStart, err)
 	}
-	if err := s.initialise(ctx, in, 0); err != nil {
-		return nil, errors.Join(err, in.close())
+	if rule, err := s.initialise(ctx, in, timeout); err != nil {
+		return nil, errors.Join(m.refusal(rule, err), in.close())
 	}
 	if m.fresh() {
 		return s, in.close()
@@ -147,16 +161,16 @@ func (s *Strategy) Close(ctx context.Context) error {
 // host's own, or a caller who gave up, stays what it is.
 func (m *Module) refusal(rule Rule, err error) error {
 	var call *CallError
-	if !errors.As(err, &call) || call.Verdict == VerdictBudget {
+	if !errors.As(err, &call) || call.Verdict == VerdictBudget && call.Cause != nil {
 		return err
 	}
 	return &RefusedError{Findings: append([]Finding{finding(rule, "%v", err)}, m.findings...), Cause: err}
 }
 
 // initialise runs a new instance through start section, _initialize,
-// drover_configure and warm-up, on one limit of fuel and, unless 0, within a
-// budget of time.
-func (s *Strategy) initialise(ctx context.Context, in *instance, budget time.Duration) error {
+// drover_configure and warm-up, on one limit of fuel and within a budget of
+// time. It returns the rule that a failure breaks.
+func (s *Strategy) initialise(ctx context.Context, in *instance, budget time.Duration) (Rule, error) {
 	m := s.wasm.mod
 	in.begin(ctx, Limits{Fuel: m.limits.InitFuel, Budget: budget})
 	defer func() {
@@ -165,12 +179,12 @@ func (s *Strategy) initialise(ctx context.Context, in *instance, budget time.Dur
 	}()
 	if m.rewrite.Start {
 		if _, err := in.invoke(in.mod.ExportedFunction(startExport)); err != nil {
-			return m.refusal(RuleStart, err)
+			return RuleStart, err
 		}
 	}
 	if f := in.mod.ExportedFunction(exportInitialize); f != nil {
 		if _, err := in.invoke(f); err != nil {
-			return m.refusal(RuleInitialize, err)
+			return RuleInitialize, err
 		}
 	}
 	if f := in.mod.ExportedFunction(exportConfigure); f != nil {
@@ -185,7 +199,7 @@ func (s *Strategy) initialise(ctx context.Context, in *instance, budget time.Dur
 			}
 		}
 		if err != nil {
-			return m.refusal(RuleConfigure, err)
+			return RuleConfigure, err
 		}
 	}
 	snap := warmUp()
@@ -194,10 +208,7 @@ func (s *Strategy) initialise(ctx context.Context, in *instance, budget time.Dur
 	if err == nil {
 		_, err = readPlan(snap, out)
 	}
-	if err != nil {
-		return m.refusal(RuleWarmUp, err)
-	}
-	return nil
+	return RuleWarmUp, err
 }
 
 var emptyMap = []byte{0xa0}
@@ -218,6 +229,7 @@ func warmUp() *pluginapi.Snapshot {
 
 // ready makes an instance that a call can start from.
 func (s *Strategy) ready(ctx context.Context, budget time.Duration) (*instance, error) {
+	started := time.Now()
 	in, err := s.wasm.mod.instantiate(&s.wasm.memory)
 	if err != nil {
 		return nil, err
@@ -225,9 +237,13 @@ func (s *Strategy) ready(ctx context.Context, budget time.Duration) (*instance, 
 	if s.wasm.image == nil {
 		// What the image cannot hold is made again: initialisation is
 		// deterministic.
-		if err := s.initialise(ctx, in, budget); err != nil {
+		if rule, err := s.initialise(ctx, in, budget); err != nil {
+			if v, _ := VerdictOf(err); v != VerdictBudget {
+				err = s.wasm.mod.refusal(rule, err)
+			}
 			return nil, errors.Join(err, in.close())
 		}
+		in.initialised = time.Since(started)
 	}
 	return in, nil
 }
@@ -287,7 +303,6 @@ func (s *Strategy) Call(ctx context.Context, op pluginapi.Op, snap *pluginapi.Sn
 // and pages.
 func (s *Strategy) callWasm(ctx context.Context, rec *Record, l Limits, most uint32) error {
 	w := s.wasm
-	asked := time.Now()
 	in, err := w.pool.get(ctx, l.Budget)
 	if err == nil && w.image != nil && !in.restore(w.image) {
 		err = errors.Join(fmt.Errorf("%s: an instance could not be brought back to its image", s.name), w.pool.put(in, false))
@@ -302,10 +317,9 @@ func (s *Strategy) callWasm(ctx context.Context, rec *Record, l Limits, most uin
 	if rec.Op == pluginapi.OpAllocate {
 		f = in.allocate
 	}
-	if w.image == nil {
-		// Initialising the instance anew was part of the call.
-		l.Budget = max(time.Nanosecond, l.Budget-time.Since(asked))
-	}
+	// Initialising the instance anew was part of the call; waiting for others to
+	// end was not.
+	l.Budget = max(time.Nanosecond, l.Budget-in.initialised)
 	in.begin(ctx, l)
 	out, err := in.ask(f, rec.Input, most)
 	rec.Pages = in.pages()
