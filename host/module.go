@@ -86,7 +86,7 @@ func (r *Runtime) Compile(ctx context.Context, wasm []byte, l Limits) (*Module, 
 		return nil, &RefusedError{Findings: append(findings, finding(RuleInvalid, "%s", firstLine(err)))}
 	}
 	m := &Module{rt: r, digest: DigestOf(wasm), limits: l, findings: findings}
-	if err := m.compile(ctx, decoded, len(wasm), compileTimeout); err != nil {
+	if err := m.compile(ctx, decoded, compileTimeout); err != nil {
 		return nil, err
 	}
 	if m.fresh() {
@@ -114,16 +114,12 @@ func (r *Runtime) validate(ctx context.Context, wasm []byte) error {
 
 var errValidated = errors.New("validated")
 
-// compile rewrites and compiles what was decoded from size bytes.
-func (m *Module) compile(ctx context.Context, decoded *wasmbin.Module, size int, timeout time.Duration) error {
+// compile rewrites and compiles what was decoded.
+func (m *Module) compile(ctx context.Context, decoded *wasmbin.Module, timeout time.Duration) error {
 	mergeData(decoded)
 	res, err := fuel.Rewrite(decoded, fuel.Options{DepthLimit: m.limits.Depth})
 	if err != nil {
 		return &RefusedError{Findings: append(m.findings, finding(RuleInvalid, "%v", err))}
-	}
-	a := &admission{m: decoded, findings: m.findings}
-	if a.merges(res.FrameValues, size); refused(a.findings) {
-		return &RefusedError{Findings: a.findings}
 	}
 	ctx, cancel := context.WithTimeout(experimental.WithCompilationWorkers(ctx, compileWorkers), timeout)
 	defer cancel()

@@ -49,7 +49,6 @@ const (
 	RuleBrTable       Rule = "br-table-length"
 	RuleStack         Rule = "operand-stack"
 	RuleCompileCost   Rule = "compile-cost"
-	RuleMerges        Rule = "local-merges"
 
 	RuleReservedName     Rule = "reserved-name"
 	RuleImport           Rule = "import-unknown"
@@ -135,7 +134,6 @@ var ruleTexts = map[Rule]ruleText{
 	RuleBlocks:        {SeverityError, "a function has too many branches and blocks", fixSmaller},
 	RuleBrTable:       {SeverityError, "a br_table is too long", "use a table in memory"},
 	RuleStack:         {SeverityError, "a function piles up too many operands", "store intermediate results in locals"},
-	RuleMerges:        {SeverityError, "a function sets too many locals within too many nested blocks and loops", fixSmaller},
 	RuleCompileCost:   {SeverityError, "compiling it would take too long for its size", fixSmaller},
 
 	RuleReservedName:     {SeverityError, "uses a name that the host keeps for itself", "rename the import or export"},
@@ -201,7 +199,7 @@ func (f Finding) String() string {
 
 func finding(r Rule, format string, args ...any) Finding {
 	t := ruleTexts[r]
-	return Finding{Rule: r, Severity: t.severity, Message: fmt.Sprintf(format, args...), Fix: t.fix}
+	return Finding{Rule: r, Severity: t.severity, Message: clean(fmt.Sprintf(format, args...), maxText), Fix: t.fix}
 }
 
 func findingAt(offset int, r Rule, format string, args ...any) Finding {
