@@ -87,6 +87,8 @@ func TestAdmissionRules(t *testing.T) {
 		host.RuleBlocks: true, host.RuleBrTable: true, host.RuleStack: true, host.RuleCompileCost: true,
 		// TestDataSize and TestCompileTimeout in package host.
 		host.RuleDataSize: true, host.RuleCompile: true,
+		// TestFuelOfACall has this.
+		host.RuleCallFuel: true,
 		// TestUnknownKeys has this.
 		host.RuleConfigKey: true,
 	}

@@ -84,7 +84,8 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// Spec 1.3: the 100 ms budget holds within one slice, whatever the guest is doing.
+// Spec 1.3: the budget stops a guest whatever it is doing; within one slice, which TestSlicesEndWithTheBudget
+// proves on a clock of its own.
 func TestBudgetStopsEveryAttack(t *testing.T) {
 	const budget = 20 * time.Millisecond
 	for _, a := range attacks {
@@ -98,8 +99,6 @@ func TestBudgetStopsEveryAttack(t *testing.T) {
 			require.Equal(t, host.VerdictBudget, res.Record.Verdict)
 			require.Nil(t, res.Record.Fuel)
 			t.Logf("stopped after %s", res.Record.Elapsed)
-			// A slice is about 1 ms; the rest is for a machine that does something else too.
-			require.Less(t, res.Record.Elapsed, budget+250*time.Millisecond)
 		})
 	}
 }
@@ -186,8 +185,11 @@ func TestFuelIsExactAtTheEdge(t *testing.T) {
 
 			exact := load(t, e, fixture(t, name), host.Limits{Fuel: *res.Record.Fuel})
 			require.NoError(t, allocate(exact).Err)
-			short := load(t, e, fixture(t, name), host.Limits{Fuel: *res.Record.Fuel - 1})
-			require.ErrorIs(t, allocate(short).Err, host.ErrFuel)
+			short, err := runtimeFor(t, e).Load(context.Background(), fixture(t, name), host.Limits{Fuel: *res.Record.Fuel - 1}, nil)
+			if err == nil { // else the warm-up costs as much, and it is not admitted
+				err = errors.Join(allocate(short).Err, short.Close(context.Background()))
+			}
+			require.ErrorIs(t, err, host.ErrFuel)
 		}
 		require.Equal(t, used[0], used[1], name)
 	}

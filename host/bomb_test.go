@@ -277,21 +277,19 @@ func TestManyNames(t *testing.T) {
 	refusedBy(t, wasm, host.RuleInvalid) // there is no local 0
 }
 
-// refusedBy checks a module in well under the time that compiling it would take.
+// refusedBy checks a module that must be refused before it is compiled: by one rule, and not because that took too long.
 func refusedBy(t *testing.T, wasm []byte, rule host.Rule) {
 	t.Helper()
-	started := time.Now()
 	rep, err := runtimeFor(t, host.Compiler).Check(context.Background(), wasm, host.Limits{}, nil)
 	require.NoError(t, err)
 	require.False(t, rep.OK)
 	require.NotEmpty(t, rep.Findings)
 	require.Equal(t, rule, rep.Findings[0].Rule, "%v", rep.Findings)
 	require.NotEmpty(t, rep.Findings[0].Fix)
-	require.Less(t, time.Since(started), 2*time.Second)
 }
 
 // What stays below the caps is admitted, and compiles in a time that does not
-// hurt: the caps' own proof. The bound is generous for a busy machine.
+// hurt: the caps' own proof. What takes too long is refused, and -v tells the times.
 func TestJustBelowTheCaps(t *testing.T) {
 	for _, c := range []struct {
 		shape string
@@ -325,7 +323,6 @@ func TestJustBelowTheCaps(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, rep.OK, "%v", rep.Findings)
 			t.Logf("admitted after %s", time.Since(started))
-			require.Less(t, time.Since(started), 20*time.Second)
 		})
 	}
 }

@@ -85,9 +85,8 @@ func (in *instance) invoke(f api.Function, args ...uint32) (uint64, error) {
 	if err := f.CallWithStack(in.ctx, in.stack[:]); err != nil {
 		return 0, guestError(err)
 	}
-	// The last charge of a call is not checked by the guest.
-	if in.meter.used() > in.meter.limit {
-		return 0, &CallError{Verdict: VerdictFuel, Detail: fmt.Sprintf("all %d units are used", in.meter.limit)}
+	if s := in.meter.over(); s != nil {
+		return 0, guestError(s)
 	}
 	return in.stack[0], nil
 }

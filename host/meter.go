@@ -76,9 +76,12 @@ func (m *meter) used() int64 {
 func (m *meter) refill(left int64) int64 {
 	if m.rest+left < 0 {
 		m.left.Set(uint64(left)) // what was spent stays on the books
-		panic(&stop{verdict: VerdictFuel, detail: fmt.Sprintf("all %d units are used", m.limit)})
+		panic(m.outOfFuel())
 	}
-	remaining := m.checkClock()
+	remaining, s := m.clock()
+	if s != nil {
+		panic(s)
+	}
 	if left >= 0 {
 		return left
 	}
@@ -95,20 +98,34 @@ func (m *meter) nextSlice(remaining time.Duration) int64 {
 	return min(m.slice, max(minSlice, int64(remaining/worstUnit)))
 }
 
-// checkClock returns what remains of the budget; it panics with a *stop if that
-// is nothing, or the caller gave up.
-func (m *meter) checkClock() (remaining time.Duration) {
+// over looks at fuel and clock when the guest has returned: it does not check
+// its last charge, and an answer that comes late is none.
+func (m *meter) over() *stop {
+	if m.used() > m.limit {
+		return m.outOfFuel()
+	}
+	_, s := m.clock()
+	return s
+}
+
+func (m *meter) outOfFuel() *stop {
+	return &stop{verdict: VerdictFuel, detail: fmt.Sprintf("all %d units are used", m.limit)}
+}
+
+// clock returns what remains of the budget, and a *stop if that is nothing or
+// the caller gave up.
+func (m *meter) clock() (remaining time.Duration, s *stop) {
 	if err := m.ctx.Err(); err != nil {
 		cause := context.Cause(m.ctx)
-		panic(&stop{verdict: VerdictBudget, detail: "the caller gave up: " + cause.Error(), cause: cause})
+		return 0, &stop{verdict: VerdictBudget, detail: "the caller gave up: " + cause.Error(), cause: cause}
 	}
 	if m.budget <= 0 {
-		return 0
+		return 0, nil
 	}
 	if remaining = time.Until(m.deadline); remaining < 0 {
-		panic(&stop{verdict: VerdictBudget, detail: fmt.Sprintf("the call took longer than %s", m.budget)})
+		return 0, &stop{verdict: VerdictBudget, detail: fmt.Sprintf("the call took longer than %s", m.budget)}
 	}
-	return remaining
+	return remaining, nil
 }
 
 // charge takes the price of a host call before it does its work.

@@ -41,6 +41,20 @@ func TestInitialisationTimeout(t *testing.T) {
 	require.NoError(t, s.Close(context.Background()))
 }
 
+// An answer that comes late is none, though the guest had no reason to call back on its way: it used less than a slice.
+func TestLateAnswer(t *testing.T) {
+	m := slowInit(t)
+	in, err := m.instantiate(&memories{})
+	require.NoError(t, err)
+	defer in.close()
+	in.begin(context.Background(), m.limits, time.Now())
+	_, err = in.invoke(in.buffer, 8)
+	require.NoError(t, err)
+	in.meter.deadline = time.Now().Add(-time.Microsecond)
+	_, err = in.invoke(in.buffer, 8)
+	require.ErrorIs(t, err, ErrBudget)
+}
+
 // Waiting until other calls end is not charged to the call, not even where its instance is initialised anew.
 func TestWaitingIsNotCharged(t *testing.T) {
 	m := slowInit(t)

@@ -69,6 +69,7 @@ const (
 	RuleInitialize Rule = "initialize-failed"
 	RuleConfigure  Rule = "configure-failed"
 	RuleWarmUp     Rule = "warm-up-failed"
+	RuleCallFuel   Rule = "fuel-too-low"
 	RuleDescribe   Rule = "describe-failed"
 
 	RuleConfigKey     Rule = "config-unknown-key"
@@ -154,12 +155,13 @@ var ruleTexts = map[Rule]ruleText{
 	RuleStart:      {SeverityError, "its start section failed", "see the message; start section, _initialize, drover_configure and the warm-up share one budget of fuel"},
 	RuleInitialize: {SeverityError, "_initialize failed", "see the message; start section, _initialize, drover_configure and the warm-up share one budget of fuel"},
 	RuleConfigure:  {SeverityError, "drover_configure failed, or refused the configuration", "correct the configuration; `drover strategy describe` lists its keys"},
+	RuleCallFuel:   {SeverityError, "the fuel of one call does not suffice to rebalance a plain cluster of two nodes", "raise the type's fuel; `drover strategy run` shows what a decision takes"},
 	RuleWarmUp:     {SeverityError, "it failed to rebalance a plain cluster of two nodes", "run it: drover strategy run FILE --op rebalance --input with two nodes"},
 	RuleDescribe:   {SeverityWarning, "drover_describe failed", "return the map that the contract describes"},
 
 	RuleConfigKey:     {SeverityWarning, "its configuration has a key that it does not describe", "correct the key; `drover strategy describe` lists those that there are"},
 	RuleFreshInstance: {SeverityWarning, "changes tables, drops segments or keeps references in globals, so that every call needs a new instance", "avoid table.set, table.grow, data.drop and elem.drop for speed"},
-	RuleCommandModule: {SeverityWarning, "exports _start but no _initialize: its main function will not run", "build a reactor: Go -buildmode=c-shared, C -mexec-model=reactor"},
+	RuleCommandModule: {SeverityWarning, "exports _start but no _initialize: its main function will not run", "build a library: Go -buildmode=c-shared, C -mexec-model=reactor, Rust crate-type cdylib"},
 }
 
 // RuleDoc documents one rule.

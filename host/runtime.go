@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	goruntime "runtime"
+	"sync"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -79,6 +80,14 @@ type Runtime struct {
 	cache   wazero.CompilationCache
 	// cacheDir is where machine code lies; empty if it is not kept.
 	cacheDir string
+
+	compiling    chan struct{} // holds a token while a module is compiled
+	compilations sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	codes  map[codeKey]*code
+	idle   []*code // of them, those that nobody uses, the latest last
 }
 
 // NewRuntime returns a runtime. Errors are about the cache directory, and name
@@ -87,7 +96,7 @@ func NewRuntime(ctx context.Context, o Options) (*Runtime, error) {
 	if o.Engine == Compiler && goruntime.GOARCH != "amd64" && goruntime.GOARCH != "arm64" {
 		o.Engine = Interpreter
 	}
-	r := &Runtime{engine: o.Engine, log: o.Logger}
+	r := &Runtime{engine: o.Engine, log: o.Logger, compiling: make(chan struct{}, 1), codes: map[codeKey]*code{}}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
@@ -160,8 +169,15 @@ func (r *Runtime) clearCache() error {
 // Engine returns the engine that the runtime was made for.
 func (r *Runtime) Engine() Engine { return r.engine }
 
-// Close releases the runtime. Modules and strategies made with it are unusable
-// afterwards.
+// Close releases the runtime, and ends what it is compiling. Modules and
+// strategies made with it are unusable afterwards.
 func (r *Runtime) Close(ctx context.Context) error {
+	r.mu.Lock()
+	r.closed = true
+	for _, c := range r.codes {
+		c.cancel()
+	}
+	r.mu.Unlock()
+	r.compilations.Wait()
 	return errors.Join(r.checker.Close(ctx), r.wazero.Close(ctx), r.cache.Close(ctx))
 }

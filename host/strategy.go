@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/droverhq/drover/pluginapi"
@@ -86,7 +87,7 @@ func (e Engine) initTimeout() time.Duration {
 }
 
 func (m *Module) prepare(ctx context.Context, config pluginapi.Config, timeout time.Duration, opts ...StrategyOption) (*Strategy, error) {
-	s := &Strategy{name: m.digest.String(), limits: m.limits, config: config}
+	s := &Strategy{name: m.Digest().String(), limits: m.limits, config: config}
 	for _, o := range opts {
 		o(s)
 	}
@@ -130,7 +131,7 @@ func (s *Strategy) Digest() Digest {
 	if s.wasm == nil {
 		return Digest{}
 	}
-	return s.wasm.mod.digest
+	return s.wasm.mod.Digest()
 }
 
 // Limits returns what bounds each call.
@@ -163,7 +164,16 @@ func (m *Module) refusal(rule Rule, err error) error {
 	if !errors.As(err, &call) || call.Verdict == VerdictBudget && call.Cause != nil {
 		return err
 	}
-	return &RefusedError{Findings: append([]Finding{finding(rule, "%v", err)}, m.findings...), Cause: err}
+	findings := append([]Finding{finding(rule, "%v", err)}, m.findings...)
+	// A program's runtime is set up by the _start that nobody calls: whatever it
+	// fails in, that is why, and building it otherwise is the fix.
+	if i := slices.IndexFunc(findings, func(f Finding) bool { return f.Rule == RuleCommandModule }); i >= 0 {
+		command := finding(RuleCommandModule, "%s, and so: %s", findings[i].Message, findings[0])
+		command.Severity = SeverityError
+		findings = slices.Delete(findings, i, i+1)
+		findings[0] = command
+	}
+	return &RefusedError{Findings: findings, Cause: err}
 }
 
 // initialise runs a new instance through start section, _initialize,
@@ -171,7 +181,8 @@ func (m *Module) refusal(rule Rule, err error) error {
 // time. It returns the rule that a failure breaks.
 func (s *Strategy) initialise(ctx context.Context, in *instance, budget time.Duration) (Rule, error) {
 	m := s.wasm.mod
-	in.begin(ctx, Limits{Fuel: m.limits.InitFuel, Budget: budget}, time.Now())
+	started := time.Now()
+	in.begin(ctx, Limits{Fuel: m.limits.InitFuel, Budget: budget}, started)
 	defer func() {
 		lines, dropped := in.logs.take()
 		s.wasm.relay.relay(ctx, lines, dropped)
@@ -201,11 +212,19 @@ func (s *Strategy) initialise(ctx context.Context, in *instance, budget time.Dur
 			return RuleConfigure, err
 		}
 	}
+	// The warm-up has what is left, and no more than any call: a strategy that
+	// fails for want of fuel from the first call on is not admitted.
+	left := m.limits.InitFuel - in.meter.used()
+	in.meter.begin(ctx, min(left, m.limits.Fuel), budget, started)
 	snap := warmUp()
 	snap.Config = s.config
 	out, err := in.ask(in.rebalance, pluginapi.AppendInput(nil, pluginapi.OpRebalance, snap, nil), mostOutput(len(snap.Owners)))
 	if err == nil {
 		_, err = readPlan(snap, out)
+	}
+	var call *CallError
+	if errors.As(err, &call) && call.Verdict == VerdictFuel && m.limits.Fuel < left {
+		return RuleCallFuel, &CallError{Verdict: VerdictFuel, Detail: fmt.Sprintf("the %d units of a call are not enough for two nodes and four shards", m.limits.Fuel)}
 	}
 	return RuleWarmUp, err
 }

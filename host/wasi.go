@@ -166,7 +166,9 @@ func randomGet(in *instance, stack []uint64) uint32 {
 	}
 	var word [8]byte
 	for len(buf) > 0 {
-		in.meter.checkClock() // a long one must be stoppable, as bulk operations are
+		if _, s := in.meter.clock(); s != nil { // a long one must be stoppable, as bulk operations are
+			panic(s)
+		}
 		piece := buf[:min(len(buf), fuel.Piece)]
 		buf = buf[len(piece):]
 		for len(piece) > 0 {
