@@ -101,10 +101,15 @@ func (m *Module) prepare(ctx context.Context, config pluginapi.Config, timeout t
 	if rule, err := s.initialise(ctx, in, timeout); err != nil {
 		return nil, errors.Join(m.refusal(rule, err), in.close())
 	}
-	if m.fresh() {
+	if !m.fresh() {
+		w.image = in.snapshot()
+	}
+	if rule, err := s.trial(ctx, in, timeout); err != nil {
+		return nil, errors.Join(m.refusal(rule, err), in.close())
+	}
+	if m.fresh() || in.mod.Memory().Size() != w.image.bytes {
 		return s, in.close()
 	}
-	w.image = in.snapshot()
 	w.pool.idle = append(w.pool.idle, in)
 	return s, nil
 }
@@ -181,8 +186,7 @@ func (m *Module) refusal(rule Rule, err error) error {
 // time. It returns the rule that a failure breaks.
 func (s *Strategy) initialise(ctx context.Context, in *instance, budget time.Duration) (Rule, error) {
 	m := s.wasm.mod
-	started := time.Now()
-	in.begin(ctx, Limits{Fuel: m.limits.InitFuel, Budget: budget}, started)
+	in.begin(ctx, Limits{Fuel: m.limits.InitFuel, Budget: budget}, time.Now())
 	defer func() {
 		lines, dropped := in.logs.take()
 		s.wasm.relay.relay(ctx, lines, dropped)
@@ -212,21 +216,31 @@ func (s *Strategy) initialise(ctx context.Context, in *instance, budget time.Dur
 			return RuleConfigure, err
 		}
 	}
-	// The warm-up has what is left, and no more than any call: a strategy that
-	// fails for want of fuel from the first call on is not admitted.
-	left := m.limits.InitFuel - in.meter.used()
-	in.meter.begin(ctx, min(left, m.limits.Fuel), budget, started)
+	return RuleWarmUp, s.askWarmUp(in)
+}
+
+// trial makes the warm-up call once more, as any call: with a call's fuel, and
+// what the guest does only once behind it. A strategy that would fail for want
+// of fuel from the first call on is not admitted. That a clock decides nothing
+// here keeps the verdict the same on every machine.
+func (s *Strategy) trial(ctx context.Context, in *instance, timeout time.Duration) (Rule, error) {
+	fuel := s.wasm.mod.limits.Fuel
+	in.begin(ctx, Limits{Fuel: fuel, Budget: timeout}, time.Now())
+	err := s.askWarmUp(in)
+	if v, _ := VerdictOf(err); v == VerdictFuel {
+		return RuleCallFuel, &CallError{Verdict: v, Detail: fmt.Sprintf("the %d units of a call are not enough for two nodes and four shards", fuel)}
+	}
+	return RuleWarmUp, err
+}
+
+func (s *Strategy) askWarmUp(in *instance) error {
 	snap := warmUp()
 	snap.Config = s.config
 	out, err := in.ask(in.rebalance, pluginapi.AppendInput(nil, pluginapi.OpRebalance, snap, nil), mostOutput(len(snap.Owners)))
 	if err == nil {
 		_, err = readPlan(snap, out)
 	}
-	var call *CallError
-	if errors.As(err, &call) && call.Verdict == VerdictFuel && m.limits.Fuel < left {
-		return RuleCallFuel, &CallError{Verdict: VerdictFuel, Detail: fmt.Sprintf("the %d units of a call are not enough for two nodes and four shards", m.limits.Fuel)}
-	}
-	return RuleWarmUp, err
+	return err
 }
 
 var emptyMap = []byte{0xa0}

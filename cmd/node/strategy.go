@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,7 +54,11 @@ func readModule(arg string) ([]byte, error) {
 		}
 		return wasm, nil
 	}
-	return readFile(arg, host.MaxModuleBytes+1)
+	wasm, err := readFile(arg, host.MaxModuleBytes+1)
+	if _, _, known := strategies.Builtin(arg); known && errors.Is(err, fs.ErrNotExist) {
+		err = withHint(err, fmt.Sprintf("the built-in strategy is %s%s", builtinPrefix, arg))
+	}
+	return wasm, err
 }
 
 // readFile reads a file, or standard input for "-" in callers that pass it on, up to a size that is surely too large.
@@ -98,7 +103,7 @@ func withRuntime(ctx context.Context, engine host.Engine, f func(*host.Runtime) 
 
 func newStrategyCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "check FILE",
+		Use:   "check FILE|builtin:NAME",
 		Short: "Say whether a node would admit a module, and why not",
 		Long: `Say whether a node would admit a module, and why not: the same checks as at every load, the warm-up call
 included. Each finding names a rule, listed in docs/strategy-rules.md, and what to do about it.
@@ -165,11 +170,6 @@ func printReport(w io.Writer, name string, rep host.Report) error {
 	return err
 }
 
-// refusalExit prints nothing more and ends with the code of a refusal.
-func refusalExit(err error) error {
-	return &exitError{code: exitRefused, err: err, hint: "drover strategy check lists every finding"}
-}
-
 // description is what describe prints for machines.
 type description struct {
 	Name    string                  `json:"name"`
@@ -200,8 +200,12 @@ func newStrategyDescribeCommand() *cobra.Command {
 		}
 		return withRuntime(cmd.Context(), host.Compiler, func(rt *host.Runtime) error {
 			s, err := rt.Load(cmd.Context(), wasm, host.Limits{}, nil)
-			if errors.Is(err, host.ErrRefused) {
-				return refusalExit(err)
+			if re, ok := errors.AsType[*host.RefusedError](err); ok {
+				rep := host.Report{Digest: host.DigestOf(wasm), ABI: host.ABI, Findings: re.Findings}
+				if err := printReport(cmd.ErrOrStderr(), args[0], rep); err != nil {
+					return err
+				}
+				return exitWith(exitRefused)
 			} else if err != nil {
 				return err
 			}
