@@ -352,7 +352,8 @@ func TestSwap(t *testing.T) {
 	require.NoError(t, err)
 	d, err := a.modules.Put(first)
 	require.NoError(t, err)
-	require.NoError(t, os.RemoveAll(c.dir.Path("modules"))) // c must fetch both ways
+	// c must fetch both ways; the copies that the swaps before have spread may still be coming in.
+	require.Eventually(t, func() bool { return os.RemoveAll(c.dir.Path("modules")) == nil }, patience, poll)
 	require.NoError(t, os.MkdirAll(c.dir.Path("modules"), 0o700))
 	_, err = api{c.Node}.Swap(t.Context(), httpapi.SwapRequest{Type: "ledger", Digest: d})
 	require.NoError(t, err)
@@ -362,7 +363,7 @@ func TestSwap(t *testing.T) {
 		httpapi.KindRefusedStrategy: {Type: "ledger", Module: []byte("no wasm")},
 		httpapi.KindUnknownModule:   {Type: "ledger", Digest: [32]byte{1}},
 		httpapi.KindUnknownType:     {Type: "nope", Module: other},
-		httpapi.KindBadRequest:      {Type: "ledger", Config: json.RawMessage(`{"a":null}`)},
+		httpapi.KindBadRequest:      {Type: "ledger", Config: json.RawMessage(`[1]`)},
 		httpapi.KindNotYet:          {Type: "ledger", Module: other, Shadow: true},
 	} {
 		_, err := api{b.Node}.Swap(t.Context(), r)
@@ -430,4 +431,25 @@ func TestMetricsAreDocumented(t *testing.T) {
 	assert.Contains(t, page, `drover_asks_total 1`)
 	assert.Contains(t, page, `drover_leader 1`)
 	assert.Contains(t, page, fmt.Sprintf(`drover_members{state="up"} 1`))
+}
+
+// Spec 5.1: "without another node to go to it ends at once": nodes that are all told to end at the same time do not wait for one another until shutdown_timeout.
+func TestAllEndTogether(t *testing.T) {
+	f := newFleet(t)
+	for _, n := range []string{"a", "b", "c"} {
+		f.start(f.config(n))
+	}
+	f.settled()
+	for s := range numShards {
+		f.all()[s%3].add(t, accountOn(sharding.ShardID(s)), 1)
+	}
+	began := time.Now()
+	all := f.all()
+	for _, m := range all {
+		m.cancel()
+	}
+	for _, m := range all {
+		require.NoError(t, f.stop(m))
+	}
+	assert.Less(t, time.Since(began), all[0].cfg.ShutdownTimeout*3/4, "they waited for their time-outs")
 }
