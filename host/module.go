@@ -124,7 +124,7 @@ func (m *Module) compile(ctx context.Context, decoded *wasmbin.Module, timeout t
 	if err != nil && ctx.Err() == nil && m.rt.cacheDir != "" {
 		// A damaged file in the cache, or one that cannot be read: once more
 		// without it.
-		if cerr := m.rt.clearCache(); cerr != nil {
+		if cerr := clearCache(m.rt.cacheDir); cerr != nil {
 			return fmt.Errorf("compile %s: %w", m.digest, errors.Join(err, cerr))
 		}
 		compiled, err = m.rt.wazero.CompileModule(ctx, res.Wasm)
@@ -134,6 +134,12 @@ func (m *Module) compile(ctx context.Context, decoded *wasmbin.Module, timeout t
 		return &RefusedError{Findings: append(m.findings, finding(RuleCompile, "not done after %s", timeout))}
 	case err != nil:
 		return fmt.Errorf("compile %s: %w", m.digest, err)
+	}
+	if m.rt.cacheDir != "" {
+		if err := sealCache(m.rt.cacheDir); err != nil {
+			// Swept at the next start; nothing else needs it.
+			m.rt.log.WarnContext(ctx, "cache of compiled strategies", "error", err)
+		}
 	}
 	m.compiled, m.rewrite = compiled, res
 	res.Wasm = nil // as large as the module, and of no more use
