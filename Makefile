@@ -54,6 +54,7 @@ check: ## what CI checks besides tests: format, vet, import rules, checksums, cl
 nightly: test race check lint verify-wasm ## everything, at length
 	$(MAKE) sim SEEDS=20000
 	$(MAKE) fuzz FUZZTIME=5m
+	DROVER_FUEL_MODULES=20000 $(GO) test -timeout 30m -run Differential ./host/internal/fuel/
 
 soak: ## the simulation with new seeds for SOAKTIME=2h
 	@scripts/soak.sh $(SOAKTIME)

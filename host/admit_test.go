@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/droverhq/drover/host"
+	"github.com/droverhq/drover/pluginapi"
+	"github.com/droverhq/drover/strategies"
 )
 
 var update = flag.Bool("update", false, "write docs/strategy-rules.md")
@@ -82,9 +84,11 @@ func TestAdmissionRules(t *testing.T) {
 	seen := map[host.Rule]bool{
 		// TestBombsAreRefused has these.
 		host.RuleSignature: true, host.RuleFunctionCount: true, host.RuleLocals: true, host.RuleFunctionSize: true, host.RuleNesting: true,
-		host.RuleBlocks: true, host.RuleBrTable: true, host.RuleStack: true, host.RuleCompileCost: true,
+		host.RuleBlocks: true, host.RuleBrTable: true, host.RuleStack: true, host.RuleCompileCost: true, host.RuleMerges: true,
 		// TestDataSize and TestCompileTimeout in package host.
 		host.RuleDataSize: true, host.RuleCompile: true,
+		// TestUnknownKeys has this.
+		host.RuleConfigKey: true,
 	}
 	files, err := filepath.Glob("testdata/admission/*.wasm")
 	require.NoError(t, err)
@@ -167,6 +171,24 @@ func TestEveryMissingExportIsNamedAtOnce(t *testing.T) {
 func TestStrategysOwnWordsReachTheFinding(t *testing.T) {
 	rep := check(t, fixture(t, "admission/configure-failed.refuses"))
 	require.Contains(t, rep.Findings[0].Message, "too cold")
+}
+
+// A key that a strategy does not describe is most likely misspelt: a warning that names those that there are.
+func TestUnknownKeys(t *testing.T) {
+	wasm, _, ok := strategies.Builtin("leastshard")
+	require.True(t, ok)
+	config, err := pluginapi.NewConfig(map[string]any{"treshold": int64(2), "max_moves": int64(1)})
+	require.NoError(t, err)
+	rep, err := runtimeFor(t, host.Compiler).Check(context.Background(), wasm, host.Limits{}, config)
+	require.NoError(t, err)
+	require.True(t, rep.OK)
+	require.Len(t, rep.Findings, 1)
+	require.Equal(t, host.RuleConfigKey, rep.Findings[0].Rule)
+	require.Equal(t, host.SeverityWarning, rep.Findings[0].Severity)
+	require.Contains(t, rep.Findings[0].Message, `"treshold": there is `)
+	require.Contains(t, rep.Findings[0].Message, "threshold")
+	require.Empty(t, host.UnknownKeys(pluginapi.Description{}, nil))
+	require.Len(t, host.UnknownKeys(pluginapi.Description{}, pluginapi.Config{0xff}), 1, "no configuration at all")
 }
 
 // docs/strategy-rules.md and the code say the same.

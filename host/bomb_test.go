@@ -157,6 +157,16 @@ var shapes = map[string]func(n, k int) bomb{
 	"reads within loops": func(n, k int) bomb {
 		return bomb{bodies: [][]byte{body(k, cat(times(n, func(int) []byte { return []byte{0x03, 0x40} }), reads(k), times(n, func(int) []byte { return []byte{0x41, 0, 0x0d, 0, 0x0b} })))}}
 	},
+	"locals in loops": func(n, k int) bomb {
+		return bomb{bodies: [][]byte{body(k, cat(
+			times(n, func(j int) []byte {
+				return cat(0x03, 0x40, times(k/n, func(i int) []byte {
+					x := uleb(j*(k/n) + i)
+					return cat(0x20, x, 0x41, 1, 0x6a, 0x21, x)
+				}))
+			}),
+			times(n, func(int) []byte { return []byte{0x41, 0, 0x0d, 0, 0x0b} })))}}
+	},
 	"deep stack": func(n, _ int) bomb {
 		return bomb{bodies: [][]byte{body(0, cat(times(n, func(int) []byte { return []byte{0x41, 0, 0x28, 2, 0} }), times(n-1, func(int) []byte { return []byte{0x6a} }), 0x1a))}}
 	},
@@ -203,6 +213,9 @@ func TestBombsAreRefused(t *testing.T) {
 		{"branches, then reads", 1_900, 4_000, host.RuleCompileCost},
 		{"reads within loops", 1_000, 4_000, host.RuleCompileCost},
 		{"reads within loops", 900, 100, host.RuleCompileCost},
+		{"locals in loops", 50, 1_000, host.RuleCompileCost}, // 15 s
+		{"locals in loops", 100, 300, host.RuleCompileCost},  // 5 s
+		{"locals in loops", 150, 150, host.RuleCompileCost},
 		{"deep stack", 20_000, 0, host.RuleStack},
 		{"calls", 100, 1_000, host.RuleSignature},
 		{"loads", 50_000, 0, host.RuleFunctionSize},
@@ -226,6 +239,7 @@ func TestBombsAreRefused(t *testing.T) {
 		"many functions":       {bomb{bodies: repeatBody(20_000, body(0, nil))}, host.RuleFunctionCount},
 		"many imports":         {bomb{imports: 25_000}, host.RuleFunctionCount},
 		"many middling ones":   {bomb{bodies: repeatBody(40, shapes["nested loops"](800, 0).bodies[0])}, host.RuleCompileCost},
+		"many that merge":      {bomb{bodies: repeatBody(10, shapes["locals in loops"](40, 120).bodies[0])}, host.RuleMerges},
 		"many that pile a bit": {bomb{bodies: repeatBody(40, shapes["ifs over locals"](100, 300).bodies[0])}, host.RuleCompileCost},
 	} {
 		t.Run(name, func(t *testing.T) { refusedBy(t, c.bomb.wasm(), c.rule) })
@@ -296,6 +310,8 @@ func TestJustBelowTheCaps(t *testing.T) {
 		{"branches, then reads", 40, 4_000},
 		{"reads within loops", 4, 4_000},
 		{"reads within loops", 200, 100},
+		{"locals in loops", 60, 180},
+		{"locals in loops", 10, 1_000},
 		{"deep stack", 990, 0},
 		{"calls", 900, 100},
 		{"loads", 24_000, 0},

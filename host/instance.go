@@ -30,8 +30,6 @@ type instance struct {
 	rebalance   api.Function
 	logs        guestLog
 	randomState uint64
-	// initialised is how long that took, if it was done for the present call.
-	initialised time.Duration
 	stack       [2]uint64
 }
 
@@ -150,11 +148,11 @@ func (in *instance) ask(f api.Function, input []byte, most uint32) ([]byte, erro
 
 func (in *instance) pages() uint32 { return in.mod.Memory().Size() / PageBytes }
 
-// begin readies the instance for a call.
-func (in *instance) begin(ctx context.Context, l Limits) {
+// begin readies the instance for a call whose budget runs from since.
+func (in *instance) begin(ctx context.Context, l Limits, since time.Time) {
 	in.logs.reset()
 	in.randomState = randomSeed
-	in.meter.begin(ctx, l.Fuel, l.Budget)
+	in.meter.begin(ctx, l.Fuel, l.Budget, since)
 }
 
 func badOutput(format string, args ...any) *CallError {

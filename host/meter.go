@@ -49,13 +49,16 @@ type meter struct {
 	deadline time.Time
 }
 
-// begin starts a call with the given limit of fuel.
-func (m *meter) begin(ctx context.Context, fuel int64, budget time.Duration) {
+// begin starts a call with the given limit of fuel, and a budget from since on.
+func (m *meter) begin(ctx context.Context, fuel int64, budget time.Duration, since time.Time) {
 	m.ctx, m.limit, m.budget = ctx, fuel, budget
 	if budget > 0 {
-		m.deadline = time.Now().Add(budget)
+		m.deadline = since.Add(budget)
 	}
-	first := min(fuel, m.nextSlice(budget))
+	first := min(fuel, m.nextSlice(budget-time.Since(since)))
+	if budget > 0 && time.Since(since) > budget {
+		first = 0 // so that the first charge looks at the clock
+	}
 	m.rest = fuel - first
 	m.left.Set(uint64(first))
 }

@@ -59,7 +59,7 @@ func TestMeterIsExactForEverySlice(t *testing.T) {
 	for _, slice := range []int64{1, 2, 10, 999, 1 << 19, 1 << 30} {
 		for _, limit := range []int64{1, 6, 7, 1005, 1006, total - 1, total, total + 1} {
 			m, _ := newMeter(slice)
-			m.begin(context.Background(), limit, 0)
+			m.begin(context.Background(), limit, 0, time.Now())
 			var spent int64
 			for _, n := range ops {
 				s := spend(m, n)
@@ -78,7 +78,7 @@ func TestMeterIsExactForEverySlice(t *testing.T) {
 // One operation may owe many slices, and may owe more than there is.
 func TestRefillCoversADebtOfManySlices(t *testing.T) {
 	m, c := newMeter(10)
-	m.begin(context.Background(), 1_000_000, 0)
+	m.begin(context.Background(), 1_000_000, 0, time.Now())
 	require.Nil(t, spend(m, 500_000))
 	require.EqualValues(t, 10, c.Get(), "what it owed, and a slice")
 	s := spend(m, 1<<48)
@@ -99,7 +99,7 @@ func TestSlicesEndWithTheBudget(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m, c0 := newMeter(maxSlice)
 				started := time.Now()
-				m.begin(context.Background(), MaxFuel, DefaultBudget)
+				m.begin(context.Background(), MaxFuel, DefaultBudget, started)
 				backs := 0
 				var s *stop
 				for s == nil {
@@ -121,7 +121,7 @@ func TestSlicesEndWithTheBudget(t *testing.T) {
 // A call-back with nothing owed, between pieces of a bulk operation, only looks at the clock.
 func TestRefillBetweenPieces(t *testing.T) {
 	m, _ := newMeter(10)
-	m.begin(context.Background(), 1000, time.Hour)
+	m.begin(context.Background(), 1000, time.Hour, time.Now())
 	require.EqualValues(t, 7, m.refill(7))
 	require.EqualValues(t, 990, m.rest)
 	m.deadline = time.Now().Add(-time.Second)
@@ -131,7 +131,7 @@ func TestRefillBetweenPieces(t *testing.T) {
 // Exhausted fuel is the deterministic verdict: it comes before the clock's.
 func TestFuelBeforeClock(t *testing.T) {
 	m, _ := newMeter(10)
-	m.begin(context.Background(), 10, time.Hour)
+	m.begin(context.Background(), 10, time.Hour, time.Now())
 	m.deadline = time.Now().Add(-time.Second)
 	require.Equal(t, VerdictFuel, spend(m, 11).verdict)
 }
@@ -157,7 +157,7 @@ func TestLastChargeIsChecked(t *testing.T) {
 		cost  uint64
 		is    error
 	}{{7, 7, nil}, {7, 8, ErrFuel}, {25, 25, nil}, {25, 26, ErrFuel}} {
-		in.meter.begin(context.Background(), tc.limit, 0)
+		in.meter.begin(context.Background(), tc.limit, 0, time.Now())
 		_, err := in.invoke(leaf{c: c, n: tc.cost})
 		require.ErrorIs(t, err, tc.is)
 	}
@@ -167,7 +167,7 @@ func TestCancelledCall(t *testing.T) {
 	m, _ := newMeter(10)
 	why := errors.New("leader stepped down")
 	ctx, cancel := context.WithCancelCause(context.Background())
-	m.begin(ctx, 1000, 0)
+	m.begin(ctx, 1000, 0, time.Now())
 	cancel(why)
 	s := spend(m, 11)
 	require.Equal(t, VerdictBudget, s.verdict)
@@ -177,7 +177,7 @@ func TestCancelledCall(t *testing.T) {
 // Host calls cost 100 and one a byte, taken before they do anything.
 func TestHostCallCost(t *testing.T) {
 	m, _ := newMeter(50)
-	m.begin(context.Background(), 1000, 0)
+	m.begin(context.Background(), 1000, 0, time.Now())
 	m.charge(0)
 	require.EqualValues(t, 100, m.used())
 	m.charge(800)

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/droverhq/drover/host/internal/fuel"
 	"github.com/droverhq/drover/host/internal/wasmbin"
+	"github.com/droverhq/drover/pluginapi"
 )
 
 // ABI is the version of the contract that the host speaks.
@@ -84,7 +86,7 @@ func (r *Runtime) Compile(ctx context.Context, wasm []byte, l Limits) (*Module, 
 		return nil, &RefusedError{Findings: append(findings, finding(RuleInvalid, "%s", firstLine(err)))}
 	}
 	m := &Module{rt: r, digest: DigestOf(wasm), limits: l, findings: findings}
-	if err := m.compile(ctx, decoded, compileTimeout); err != nil {
+	if err := m.compile(ctx, decoded, len(wasm), compileTimeout); err != nil {
 		return nil, err
 	}
 	if m.fresh() {
@@ -112,11 +114,16 @@ func (r *Runtime) validate(ctx context.Context, wasm []byte) error {
 
 var errValidated = errors.New("validated")
 
-func (m *Module) compile(ctx context.Context, decoded *wasmbin.Module, timeout time.Duration) error {
+// compile rewrites and compiles what was decoded from size bytes.
+func (m *Module) compile(ctx context.Context, decoded *wasmbin.Module, size int, timeout time.Duration) error {
 	mergeData(decoded)
 	res, err := fuel.Rewrite(decoded, fuel.Options{DepthLimit: m.limits.Depth})
 	if err != nil {
 		return &RefusedError{Findings: append(m.findings, finding(RuleInvalid, "%v", err))}
+	}
+	a := &admission{m: decoded, findings: m.findings}
+	if a.merges(res.FrameValues, size); refused(a.findings) {
+		return &RefusedError{Findings: a.findings}
 	}
 	ctx, cancel := context.WithTimeout(experimental.WithCompilationWorkers(ctx, compileWorkers), timeout)
 	defer cancel()
@@ -193,8 +200,35 @@ func (r *Runtime) Check(ctx context.Context, wasm []byte, l Limits, config []byt
 	}
 	rep.OK = true
 	rep.Findings = append(rep.Findings, s.Warnings()...)
-	if _, err := s.Describe(ctx); err != nil && !errors.Is(err, ErrNoDescription) {
+	if d, err := s.Describe(ctx); err == nil {
+		rep.Findings = append(rep.Findings, UnknownKeys(d, config)...)
+	} else if !errors.Is(err, ErrNoDescription) {
 		rep.Findings = append(rep.Findings, finding(RuleDescribe, "%v", err))
 	}
 	return rep, s.Close(ctx)
+}
+
+// UnknownKeys finds the keys of a configuration that a strategy does not
+// describe. Strategies pass over them, so that a type's configuration outlives a
+// change of its strategy; most are misspelt.
+func UnknownKeys(d pluginapi.Description, config pluginapi.Config) []Finding {
+	keys, err := config.Keys()
+	if err != nil {
+		return []Finding{finding(RuleConfigKey, "%v", err)}
+	}
+	var known []string
+	for _, k := range d.Config {
+		known = append(known, k.Key)
+	}
+	there := "it describes no key"
+	if len(known) > 0 {
+		there = "there is " + strings.Join(known, ", ")
+	}
+	var out []Finding
+	for _, k := range keys {
+		if !slices.Contains(known, k) {
+			out = append(out, finding(RuleConfigKey, "%s passes over the key %q: %s", d.Name, k, there))
+		}
+	}
+	return out
 }

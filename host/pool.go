@@ -29,23 +29,25 @@ func newPool(make_ func(context.Context, time.Duration) (*instance, error)) *poo
 
 var errClosed = errors.New("strategy is closed")
 
-// get waits for a slot and returns an instance. Making one may take as long as
-// the budget; 0 sets no bound.
-func (p *pool) get(ctx context.Context, budget time.Duration) (*instance, error) {
+// get waits for a slot and returns an instance, and when the wait was over:
+// that other calls were under way is not for the call's budget to pay. Making
+// an instance may take as long as the budget; 0 sets no bound.
+func (p *pool) get(ctx context.Context, budget time.Duration) (in *instance, since time.Time, err error) {
 	select {
 	case p.slots <- struct{}{}:
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, time.Time{}, context.Cause(ctx)
 	}
-	in, err := p.pop()
+	since = time.Now()
+	in, err = p.pop()
 	if in == nil && err == nil {
 		in, err = p.make(ctx, budget)
 	}
 	if err != nil {
 		<-p.slots
-		return nil, err
+		return nil, since, err
 	}
-	return in, nil
+	return in, since, nil
 }
 
 func (p *pool) pop() (*instance, error) {

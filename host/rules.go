@@ -49,6 +49,7 @@ const (
 	RuleBrTable       Rule = "br-table-length"
 	RuleStack         Rule = "operand-stack"
 	RuleCompileCost   Rule = "compile-cost"
+	RuleMerges        Rule = "local-merges"
 
 	RuleReservedName     Rule = "reserved-name"
 	RuleImport           Rule = "import-unknown"
@@ -71,6 +72,7 @@ const (
 	RuleWarmUp     Rule = "warm-up-failed"
 	RuleDescribe   Rule = "describe-failed"
 
+	RuleConfigKey     Rule = "config-unknown-key"
 	RuleFreshInstance Rule = "fresh-instance"
 	RuleCommandModule Rule = "command-module"
 )
@@ -133,6 +135,7 @@ var ruleTexts = map[Rule]ruleText{
 	RuleBlocks:        {SeverityError, "a function has too many branches and blocks", fixSmaller},
 	RuleBrTable:       {SeverityError, "a br_table is too long", "use a table in memory"},
 	RuleStack:         {SeverityError, "a function piles up too many operands", "store intermediate results in locals"},
+	RuleMerges:        {SeverityError, "a function sets too many locals within too many nested blocks and loops", fixSmaller},
 	RuleCompileCost:   {SeverityError, "compiling it would take too long for its size", fixSmaller},
 
 	RuleReservedName:     {SeverityError, "uses a name that the host keeps for itself", "rename the import or export"},
@@ -156,6 +159,7 @@ var ruleTexts = map[Rule]ruleText{
 	RuleWarmUp:     {SeverityError, "it failed to rebalance a plain cluster of two nodes", "run it: drover strategy run FILE --op rebalance --input with two nodes"},
 	RuleDescribe:   {SeverityWarning, "drover_describe failed", "return the map that the contract describes"},
 
+	RuleConfigKey:     {SeverityWarning, "its configuration has a key that it does not describe", "correct the key; `drover strategy describe` lists those that there are"},
 	RuleFreshInstance: {SeverityWarning, "changes tables, drops segments or keeps references in globals, so that every call needs a new instance", "avoid table.set, table.grow, data.drop and elem.drop for speed"},
 	RuleCommandModule: {SeverityWarning, "exports _start but no _initialize: its main function will not run", "build a reactor: Go -buildmode=c-shared, C -mexec-model=reactor"},
 }

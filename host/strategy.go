@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/droverhq/drover/pluginapi"
-	"github.com/droverhq/drover/sharding/failurepolicy"
 	"github.com/droverhq/drover/sharding/placement"
 )
 
@@ -172,7 +171,7 @@ func (m *Module) refusal(rule Rule, err error) error {
 // time. It returns the rule that a failure breaks.
 func (s *Strategy) initialise(ctx context.Context, in *instance, budget time.Duration) (Rule, error) {
 	m := s.wasm.mod
-	in.begin(ctx, Limits{Fuel: m.limits.InitFuel, Budget: budget})
+	in.begin(ctx, Limits{Fuel: m.limits.InitFuel, Budget: budget}, time.Now())
 	defer func() {
 		lines, dropped := in.logs.take()
 		s.wasm.relay.relay(ctx, lines, dropped)
@@ -229,7 +228,6 @@ func warmUp() *pluginapi.Snapshot {
 
 // ready makes an instance that a call can start from.
 func (s *Strategy) ready(ctx context.Context, budget time.Duration) (*instance, error) {
-	started := time.Now()
 	in, err := s.wasm.mod.instantiate(&s.wasm.memory)
 	if err != nil {
 		return nil, err
@@ -243,7 +241,6 @@ func (s *Strategy) ready(ctx context.Context, budget time.Duration) (*instance, 
 			}
 			return nil, errors.Join(err, in.close())
 		}
-		in.initialised = time.Since(started)
 	}
 	return in, nil
 }
@@ -303,7 +300,7 @@ func (s *Strategy) Call(ctx context.Context, op pluginapi.Op, snap *pluginapi.Sn
 // and pages.
 func (s *Strategy) callWasm(ctx context.Context, rec *Record, l Limits, most uint32) error {
 	w := s.wasm
-	in, err := w.pool.get(ctx, l.Budget)
+	in, since, err := w.pool.get(ctx, l.Budget)
 	if err == nil && w.image != nil && !in.restore(w.image) {
 		err = errors.Join(fmt.Errorf("%s: an instance could not be brought back to its image", s.name), w.pool.put(in, false))
 	}
@@ -317,10 +314,7 @@ func (s *Strategy) callWasm(ctx context.Context, rec *Record, l Limits, most uin
 	if rec.Op == pluginapi.OpAllocate {
 		f = in.allocate
 	}
-	// Initialising the instance anew was part of the call; waiting for others to
-	// end was not.
-	l.Budget = max(time.Nanosecond, l.Budget-in.initialised)
-	in.begin(ctx, l)
+	in.begin(ctx, l, since) // bringing the instance to its image is part of the call
 	out, err := in.ask(f, rec.Input, most)
 	rec.Pages = in.pages()
 	lines, dropped := in.logs.take()
@@ -405,17 +399,14 @@ type Decision struct {
 	Homes pluginapi.Homes // of Allocate
 	// Fallback tells that Homes are the fallback's, because the strategy failed.
 	Fallback bool
-	// Outcome is what the failure policy counts; 0 if the host is at fault, or
-	// the caller gave up, which says nothing about the strategy.
-	Outcome failurepolicy.Outcome
-	Records []*Record // one a call, in order
-	Err     error     // why the strategy did not decide; see Result.Err
+	Records  []*Record // one a call, in order
+	Err      error     // why the strategy did not decide; see Result.Err
 }
 
 // Rebalance asks for moves. If the strategy fails there are none (spec 1.3).
 func (s *Strategy) Rebalance(ctx context.Context, snap *pluginapi.Snapshot) Decision {
 	res := s.Call(ctx, pluginapi.OpRebalance, snap, nil, 0)
-	return Decision{Plan: res.Plan, Outcome: outcome(ctx, res.Err), Records: []*Record{res.Record}, Err: res.Err}
+	return Decision{Plan: res.Plan, Records: []*Record{res.Record}, Err: res.Err}
 }
 
 // Allocate asks for homes. A call that blew its budget is made once more with
@@ -428,7 +419,7 @@ func (s *Strategy) Allocate(ctx context.Context, snap *pluginapi.Snapshot, shard
 		res = s.Call(ctx, pluginapi.OpAllocate, snap, shards, 2*s.limits.Budget)
 		d.Records = append(d.Records, res.Record)
 	}
-	d.Homes, d.Err, d.Outcome = res.Homes, res.Err, outcome(ctx, res.Err)
+	d.Homes, d.Err = res.Homes, res.Err
 	if d.Err == nil || s.fallback == nil {
 		return d
 	}
@@ -441,18 +432,6 @@ func (s *Strategy) Allocate(ctx context.Context, snap *pluginapi.Snapshot, shard
 	}
 	d.Homes, d.Fallback = res.Homes, true
 	return d
-}
-
-func outcome(ctx context.Context, err error) failurepolicy.Outcome {
-	switch v, ok := VerdictOf(err); {
-	case !ok || v == VerdictBudget && ctx.Err() != nil:
-		return 0
-	case v == VerdictOK:
-		return failurepolicy.Worked
-	case v == VerdictBudget:
-		return failurepolicy.OverBudget
-	}
-	return failurepolicy.Failed
 }
 
 // ErrNoDescription is returned for a module that does not export
@@ -483,7 +462,7 @@ func (s *Strategy) describe(ctx context.Context, in *instance) (pluginapi.Descri
 	if s.wasm.image != nil && !in.restore(s.wasm.image) {
 		return pluginapi.Description{}, fmt.Errorf("%s: a new instance could not take the image", s.name)
 	}
-	in.begin(ctx, s.limits)
+	in.begin(ctx, s.limits, time.Now())
 	packed, err := in.invoke(f)
 	if err != nil {
 		return pluginapi.Description{}, err

@@ -18,24 +18,6 @@ import (
 	"github.com/droverhq/drover/sharding/protocol"
 )
 
-// A node is a sharding.System: Go programs send through it.
-var _ sharding.System = (*Node)(nil)
-
-// AskEntity implements sharding.System.
-func (n *Node) AskEntity(ctx context.Context, t sharding.TypeName, id string, payload []byte) ([]byte, error) {
-	return n.data.Ask(ctx, t, id, payload, protocol.Command{})
-}
-
-// TellEntity implements sharding.System.
-func (n *Node) TellEntity(t sharding.TypeName, id string, payload []byte) error {
-	return n.data.Tell(t, id, payload, protocol.Command{})
-}
-
-// StartEntity implements sharding.System.
-func (n *Node) StartEntity(ctx context.Context, t sharding.TypeName, id string) error {
-	return n.data.Start(ctx, t, id)
-}
-
 // api is what HTTP sees of the node.
 type api struct{ n *Node }
 
@@ -46,7 +28,9 @@ func (a api) Ask(ctx context.Context, m httpapi.Message) ([]byte, error) {
 	return a.n.data.Ask(ctx, m.Type, m.Entity, m.Payload, m.Command)
 }
 
-func (a api) Tell(m httpapi.Message) error { return a.n.data.Tell(m.Type, m.Entity, m.Payload, m.Command) }
+func (a api) Tell(m httpapi.Message) error {
+	return a.n.data.Tell(m.Type, m.Entity, m.Payload, m.Command)
+}
 
 func (a api) Members(ctx context.Context) (httpapi.MembersView, error) {
 	n := a.n

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ const (
 	callStrategies = "strategies/1" // nothing → []strategyRecord; to the leader
 	callSwap       = "swap/1"       // swapOrder → nothing; to the leader
 	callExplain    = "explain/1"    // typeShard → explanation; to the leader
+	callShard      = "shard/1"      // typeShard → shardHolds; to the shard's owner
 )
 
 // outcome is the answer of every call: the error of the other side keeps its kind.
@@ -217,6 +219,12 @@ func (n *Node) serve(ctx context.Context, from transport.Peer, method string, bo
 			return nil, fmt.Errorf("explain: %w", err)
 		}
 		return n.serveExplain(ts)
+	case callShard:
+		var ts typeShard
+		if err := callDecoding.Unmarshal(body, &ts); err != nil {
+			return nil, fmt.Errorf("shard: %w", err)
+		}
+		return cbor.Marshal(n.holds(ts))
 	}
 	return nil, fmt.Errorf("this node does not know the call %q: it runs another release", method)
 }
@@ -315,6 +323,9 @@ func (n *Node) activeDigests() (out []modules.Digest) {
 
 // confirmReady is asked by raft's steward before a server may vote: it must have the log and the modules (spec 1.4).
 func (n *Node) confirmReady(ctx context.Context, s controlplane.Server, index uint64) bool {
+	if !n.await() {
+		return false
+	}
 	for _, m := range n.memberList() {
 		if m.Server != s.ID || m.Status != cluster.Up {
 			continue
@@ -343,7 +354,9 @@ func (n *Node) copyModules(ctx context.Context, to sharding.Member) {
 
 // fetchModule gets a module from any node that has it.
 func (n *Node) fetchModule(ctx context.Context, d modules.Digest) ([]byte, error) {
-	<-n.ready
+	if !n.await() {
+		return nil, errors.New("the node is stopping")
+	}
 	for _, m := range n.memberList() {
 		if m.Name == n.self.Node || m.Status != cluster.Up {
 			continue
@@ -351,7 +364,7 @@ func (n *Node) fetchModule(ctx context.Context, d modules.Digest) ([]byte, error
 		one, cancel := context.WithTimeout(ctx, 5*time.Second)
 		wasm, err := n.callMember(one, m.Identity(), callModuleGet, d[:])
 		cancel()
-		if err == nil {
+		if err == nil && sha256.Sum256(wasm) == d {
 			return wasm, nil
 		}
 	}
@@ -422,6 +435,12 @@ func (n *Node) forget(ctx context.Context, name sharding.NodeID, leaving bool) e
 			}
 		}
 	}
+	if leaving && server != nil { // it is still up, and raft's steward would take it in again
+		n.mu.Lock()
+		n.leavers[server.Member] = struct{}{}
+		n.mu.Unlock()
+		n.tellServers()
+	}
 	if server != nil {
 		if err := n.plane.Remove(server.Server); err != nil {
 			return &httpapi.Problem{Kind: httpapi.KindUnavailable, Detail: err.Error()}
@@ -455,6 +474,10 @@ func (n *Node) leaveRaft(ctx context.Context) error {
 		} else {
 			return nil // the only voter: nobody is left who could take it out
 		}
+	}
+	// Whoever leads after the leader that removes it must not take it in again while it is still seen.
+	if err := n.cluster.Update(func(i *cluster.Info) { i.Server = sharding.Incarnation{} }); err != nil {
+		n.log.Warn("the others are not told yet that this node is no raft server any more", "error", err)
 	}
 	body, err := cbor.Marshal(operation{Op: opLeave, Node: n.self.Node})
 	if err != nil {

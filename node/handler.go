@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -21,7 +22,9 @@ type handler struct{ n *Node }
 func (h handler) Opened(transport.Peer, transport.Class) {}
 
 func (h handler) Frame(from transport.Peer, class transport.Class, frame []byte) {
-	<-h.n.ready
+	if !h.n.await() {
+		return
+	}
 	if class == transport.Data {
 		h.n.data.HandleData(from.Member, frame)
 		return
@@ -44,22 +47,19 @@ func (h handler) Frame(from transport.Peer, class transport.Class, frame []byte)
 }
 
 func (h handler) Closed(from transport.Peer, class transport.Class, err error) {
-	<-h.n.ready
-	if class == transport.Data {
+	if class == transport.Data && h.n.await() {
 		h.n.data.PeerClosed(from.Member)
 	}
 }
 
 func (h handler) Up(to sharding.Member, class transport.Class) {
-	<-h.n.ready
-	if class == transport.Data {
+	if class == transport.Data && h.n.await() {
 		h.n.data.PeerUp(to)
 	}
 }
 
 func (h handler) Down(to sharding.Member, class transport.Class, err error) {
-	<-h.n.ready
-	if class == transport.Data {
+	if class == transport.Data && h.n.await() {
 		h.n.data.PeerDown(to)
 	}
 }
@@ -67,6 +67,8 @@ func (h handler) Down(to sharding.Member, class transport.Class, err error) {
 func (h handler) Call(ctx context.Context, from transport.Peer, method string, body []byte) ([]byte, error) {
 	select {
 	case <-h.n.ready:
+	case <-h.n.ended:
+		return nil, errors.New("the node is not serving")
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -125,6 +127,12 @@ func (n *Node) note(c coordinator.Note) {
 			level = slog.LevelDebug // one line a shard is too much for a cluster of thousands
 		}
 	}
+	switch c.Kind {
+	case coordinator.NoteEntryRefused: // two entries met: the later one finds its work done
+		level = slog.LevelDebug
+	case coordinator.NoteNoCandidates: // so it is while a cluster starts and ends
+		level = slog.LevelInfo
+	}
 	if c.Node != "" {
 		attrs = append(attrs, "of", c.Node)
 	}
@@ -152,15 +160,15 @@ func (n *Node) membersChanged(members []cluster.Member) {
 	n.mu.Unlock()
 	select {
 	case <-n.ready:
-	default:
-		go func() { <-n.ready; n.tellMembers() }()
-		return
+		n.tellMembers()
+	default: // start tells, once all parts stand
 	}
-	n.tellMembers()
 }
 
 // tellMembers passes on what gossip knows: addresses to the transport, statuses to the coordinator, servers to raft's steward.
 func (n *Node) tellMembers() {
+	n.telling.Lock()
+	defer n.telling.Unlock()
 	members := n.memberList()
 	var targets []transport.Target
 	for _, m := range members {
@@ -185,13 +193,18 @@ func (n *Node) tellCoordinator() {
 
 // tellServers tells raft's steward which coordinator-capable nodes there are.
 func (n *Node) tellServers() {
+	registered := map[sharding.Member]bool{}
+	for _, m := range n.data.Members() {
+		registered[m.Member] = true
+	}
 	n.mu.Lock()
 	var servers []controlplane.Server
 	for _, m := range n.members {
-		if m.Server.IsZero() {
+		if _, leaving := n.leavers[m.Identity()]; leaving || m.Server.IsZero() {
 			continue
 		}
-		s := controlplane.Server{ID: m.Server, Address: m.Transport, Up: m.Status == cluster.Up, Left: m.Status == cluster.Left || m.Status == cluster.Leaving}
+		s := controlplane.Server{ID: m.Server, Address: m.Transport, Up: m.Status == cluster.Up, Left: m.Status == cluster.Left || m.Status == cluster.Leaving,
+			Registered: registered[m.Identity()]}
 		if at, ok := n.since[m.Name]; ok {
 			s.Gone = time.Since(at)
 		}
@@ -222,23 +235,15 @@ func (n *Node) coordOf(name sharding.NodeID) pluginapi.Coord {
 	return pluginapi.Coord{Vec: c.Vec, Error: c.Error, Adjustment: c.Adjustment, Height: c.Height}
 }
 
-// registered: the coordinator knows this node, so the cluster's ID is certain.
-func (n *Node) registered(id sharding.Incarnation, term uint64) {
+// registered: the coordinator knows this node, so the cluster's ID is certain. watch writes it down: the session must not wait for a disk.
+func (n *Node) registered(id sharding.Incarnation, _ uint64) {
 	if n.dir.Cluster() == id {
 		return
 	}
-	go func() { // the session must not wait for a disk
-		<-n.ready
-		if err := n.dir.SetCluster(id); err != nil {
-			n.fail(err)
-			return
-		}
-		n.transport.SetClusterID(id)
-		if err := n.cluster.Update(func(i *cluster.Info) { i.ClusterID, i.Expect = id, 0 }); err != nil {
-			n.log.Warn("the cluster's ID is not told to the others yet", "error", err)
-		}
-		n.log.Info("joined", "cluster", id, "term", term)
-	}()
+	select {
+	case n.named <- id:
+	default: // told already
+	}
 }
 
 func (n *Node) refused(r protocol.Refusal) {

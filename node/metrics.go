@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/droverhq/drover/internal/transport"
+	"github.com/droverhq/drover/sharding"
 	"github.com/droverhq/drover/sharding/coordinator"
 	"github.com/droverhq/drover/sharding/region"
 )
@@ -36,6 +37,7 @@ var metricDocs = []struct {
 	{"drover_members", "Members that gossip knows, by state.", []string{"state"}},
 	{"drover_leader", "1 on the node whose coordinator leads.", nil},
 	{"drover_term", "Newest term of a coordinator that this node has seen.", nil},
+	{"drover_raft_voters", "Voters of the replicated log, as this raft server knows them.", nil},
 	{"drover_map_index", "Revision of the shard map that this node has applied.", nil},
 	{"drover_transport_frames_sent_total", "Frames sent, by class.", []string{"class"}},
 	{"drover_transport_frames_received_total", "Frames received, by class.", []string{"class"}},
@@ -104,8 +106,12 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		count("drover_strategy_failures_total", st.Failures, string(t))
 	}
 	states := map[string]int{"up": 0, "failed": 0, "left": 0, "draining": 0}
+	draining := map[sharding.Member]bool{}
+	for _, r := range n.data.Members() {
+		draining[r.Member] = r.Draining
+	}
 	for _, mem := range n.memberList() {
-		states[stateOf(mem.Status, false).String()]++
+		states[stateOf(mem.Status, draining[mem.Identity()]).String()]++
 	}
 	for s, v := range states {
 		gauge("drover_members", float64(v), s)
@@ -119,6 +125,11 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge("drover_leader", lead)
 	gauge("drover_term", float64(term))
 	gauge("drover_map_index", float64(rev.Index))
+	if n.plane != nil {
+		if voters, err := n.plane.VoterIDs(); err == nil { // not known: no sample is better than a wrong one
+			gauge("drover_raft_voters", float64(len(voters)))
+		}
+	}
 	stats := n.transport.Stats()
 	for class := transport.Control; class <= transport.Raft; class++ {
 		s := stats.Classes[class]

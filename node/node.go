@@ -94,7 +94,12 @@ type Node struct {
 	requests   requests
 	records    *host.Ring
 
-	ready    chan struct{} // closed once all parts stand: until then what comes in waits
+	ready    chan struct{}             // closed once all parts stand: until then what comes in waits
+	ended    chan struct{}             // closed when the parts begin to be taken down, also after a start that failed: what still waits gives up
+	named    chan sharding.Incarnation // cluster IDs that the coordinator has told, for watch
+	ran      atomic.Bool
+	deadline time.Time  // of an orderly end; Run's
+	telling  sync.Mutex // one word about the members at a time, so that the newest is the last
 	fatal    chan error
 	leave    chan struct{} // closed by Leave: end, and for good
 	leaveOne sync.Once
@@ -103,6 +108,7 @@ type Node struct {
 	mu      sync.Mutex
 	members []cluster.Member              // sorted by name
 	since   map[sharding.NodeID]time.Time // when a member was first seen as failed
+	leavers map[sharding.Member]struct{}  // whose servers this node has taken out as leader, at their wish
 }
 
 // New makes a node; Run starts it. cfg has been validated by LoadConfig, or is built on config.Default and validated here.
@@ -110,8 +116,8 @@ func New(cfg *Config, opts Options, kinds ...sharding.Kind) (*Node, error) {
 	if err := cfg.Validate(kindNames(kinds)); err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, opts: opts, log: opts.Logger, kinds: map[string]sharding.Kind{}, ready: make(chan struct{}), fatal: make(chan error, 1),
-		leave: make(chan struct{}), since: map[sharding.NodeID]time.Time{}, records: host.NewRing(256, 16<<20)}
+	n := &Node{cfg: cfg, opts: opts, log: opts.Logger, kinds: map[string]sharding.Kind{}, ready: make(chan struct{}), ended: make(chan struct{}), named: make(chan sharding.Incarnation, 1),
+		fatal: make(chan error, 1), leave: make(chan struct{}), since: map[sharding.NodeID]time.Time{}, leavers: map[sharding.Member]struct{}{}, records: host.NewRing(256, 16<<20)}
 	if n.log == nil {
 		n.log = slog.Default()
 	}
@@ -128,8 +134,14 @@ func New(cfg *Config, opts Options, kinds ...sharding.Kind) (*Node, error) {
 // Run starts the node and serves until ctx ends, then drains and stops, bounded by shutdown_timeout. It returns nil after an orderly end, and an
 // error that names the cause after a failed start or a fatal fault. A node runs once.
 func (n *Node) Run(ctx context.Context) (err error) {
+	if n.ran.Swap(true) {
+		return errors.New("this node has run already: make another one with node.New")
+	}
 	closers := &closers{}
-	defer func() { err = errors.Join(err, closers.close()) }()
+	defer func() {
+		close(n.ended)
+		err = errors.Join(err, closers.close())
+	}()
 	if err := n.start(ctx, closers); err != nil {
 		return err
 	}
@@ -142,6 +154,21 @@ func (n *Node) Run(ctx context.Context) (err error) {
 		return err
 	}
 	return n.shutdown()
+}
+
+// await waits until the node's parts stand; false says that they are being taken down, or never stood.
+func (n *Node) await() bool {
+	select {
+	case <-n.ended:
+		return false
+	default:
+	}
+	select {
+	case <-n.ready:
+		return true
+	case <-n.ended:
+		return false
+	}
 }
 
 // closers are called in reverse order.
@@ -198,11 +225,12 @@ func (n *Node) start(ctx context.Context, c *closers) error {
 			return err
 		}
 	}
-	n.openDataPlane(types, c)
-	if err := n.openGossip(c); err != nil {
+	n.openDataPlane(types, listener.Addr().String(), c)
+	if err := n.openGossip(listener.Addr().String(), c); err != nil {
 		return err
 	}
 	close(n.ready)
+	n.tellMembers()
 
 	n.http = httpapi.New(cfg.HTTP, api{n}, buildinfo.Version(), n.log)
 	served := make(chan struct{})
@@ -258,17 +286,13 @@ func hasRole(roles []string, role string) bool {
 // shutdown ends an orderly run: drain, hand over leadership, say goodbye. The closers do the rest.
 func (n *Node) shutdown() error {
 	n.stopping.Store(true)
-	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.ShutdownTimeout)
+	n.deadline = time.Now().Add(n.cfg.ShutdownTimeout)
+	ctx, cancel := context.WithDeadline(context.Background(), n.deadline)
 	defer cancel()
-	handOff := n.hasSuccessor()
-	began := time.Now()
-	if ok, _ := n.data.Registered(); !ok {
-		n.log.Info("no coordinator knows this node: nothing to hand off")
-	} else if err := n.data.Drain(ctx, handOff); err != nil {
-		n.log.Warn("the drain was cut short: what was left here is taken over once its lease has lapsed", "error", err)
-	} else if handOff {
-		n.log.Info("every shard is handed off", "took", time.Since(began).Round(time.Millisecond))
-	}
+	// The goodbyes after a drain that is cut short need some of the time too.
+	drain, cancelDrain := context.WithDeadline(ctx, n.deadline.Add(-min(n.cfg.ShutdownTimeout/4, 5*time.Second)))
+	defer cancelDrain()
+	n.drain(drain)
 	var errs []error
 	if err := n.http.Shutdown(ctx); err != nil {
 		n.log.Warn("requests were cut short", "error", err)
@@ -286,10 +310,62 @@ func (n *Node) shutdown() error {
 	if err := n.transport.Drain(ctx); err != nil {
 		n.log.Warn("frames were cut short", "error", err)
 	}
-	if err := n.cluster.Leave(); err != nil {
+	if ctx.Err() != nil { // it takes seconds where others do not answer
+		n.log.Warn("no time is left for a goodbye: the others will see this node as failed")
+	} else if err := n.cluster.Leave(); err != nil {
 		n.log.Warn("the goodbye may not have reached everybody", "error", err)
 	}
 	return errors.Join(errs...)
+}
+
+// drain hands off every shard, as long as there is a node that could take one, and ends the regions.
+func (n *Node) drain(ctx context.Context) {
+	if ok, _ := n.data.Registered(); !ok {
+		n.log.Info("no coordinator knows this node: nothing to hand off")
+		return
+	}
+	began := time.Now()
+	err := errNoSuccessor
+	if n.hasSuccessor() {
+		handing, stop := context.WithCancelCause(ctx)
+		go n.watchSuccessors(handing, stop)
+		err = n.data.Drain(handing, true)
+		stop(nil)
+	}
+	if errors.Is(err, errNoSuccessor) {
+		n.log.Info("no other node is left that could take a shard: those here end with it")
+		err = n.data.Drain(ctx, false)
+	} else if err == nil {
+		n.log.Info("every shard is handed off", "took", time.Since(began).Round(time.Millisecond))
+	}
+	if err != nil {
+		n.log.Warn("the drain was cut short: what was left here is taken over once its lease has lapsed", "error", err)
+	}
+}
+
+var errNoSuccessor = errors.New("no other node could take a shard")
+
+// successorPatience is how long there may be no successor before a drain gives up: one that is coming back is worth a moment.
+const successorPatience = time.Second
+
+// watchSuccessors ends a drain once there is nobody left to hand off to, as when all nodes are told to end together.
+func (n *Node) watchSuccessors(ctx context.Context, stop context.CancelCauseFunc) {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if n.hasSuccessor() {
+			last = time.Now()
+		} else if time.Since(last) > successorPatience {
+			stop(errNoSuccessor)
+			return
+		}
+	}
 }
 
 // hasSuccessor says whether another node could take a shard of this one.

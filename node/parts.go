@@ -7,8 +7,6 @@ import (
 	"net"
 	"time"
 
-	"github.com/fxamacker/cbor/v2"
-
 	"github.com/droverhq/drover/host"
 	"github.com/droverhq/drover/internal/buildinfo"
 	"github.com/droverhq/drover/internal/cluster"
@@ -20,6 +18,8 @@ import (
 	"github.com/droverhq/drover/internal/pki"
 	"github.com/droverhq/drover/internal/strategist"
 	"github.com/droverhq/drover/internal/transport"
+	"github.com/droverhq/drover/pluginapi"
+	"github.com/droverhq/drover/pluginapi/snapshotfile"
 	"github.com/droverhq/drover/sharding"
 	"github.com/droverhq/drover/sharding/coordinator"
 	"github.com/droverhq/drover/sharding/protocol"
@@ -42,7 +42,11 @@ func (n *Node) openStrategies(ctx context.Context, c *closers) error {
 	}
 	c.add(func() error { return n.runtime.Close(context.Background()) })
 	n.strategist = strategist.New(strategist.Config{Runtime: n.runtime, Modules: n.modules, Fetch: n.fetchModule, Logger: n.log, Recorder: n.records,
-		Post: func(ev coordinator.Event) { n.plane.Post(ev) }})
+		Post: func(ev coordinator.Event) {
+			if n.await() {
+				n.plane.Post(ev)
+			}
+		}})
 	c.add(n.strategist.Close)
 	return nil
 }
@@ -77,11 +81,20 @@ func (n *Node) strategySpec(ctx context.Context, t config.Type) (protocol.Strate
 		if err != nil {
 			return spec, err
 		}
-		if _, err := n.strategist.Admit(ctx, wasm, spec); err != nil {
+		_, warnings, err := n.strategist.Admit(ctx, wasm, spec)
+		if err != nil {
 			return spec, err
 		}
+		n.warn(sharding.TypeName(t.Name), spec.Source, warnings)
 		spec.Digest, err = n.putModule(wasm)
 		return spec, err
+	}
+	if name, ok := cutBuiltin(spec.Source); ok {
+		if native, ok := strategies.Native(name); ok {
+			if d, ok := native.(pluginapi.Describer); ok {
+				n.warn(sharding.TypeName(t.Name), spec.Source, host.UnknownKeys(d.Describe(), spec.Config))
+			}
+		}
 	}
 	d, err := n.digestOf(spec.Source)
 	spec.Digest = d
@@ -100,26 +113,18 @@ func (n *Node) digestOf(source string) (modules.Digest, error) {
 	return modules.ParseDigest(source)
 }
 
-// configEncoding is core deterministic, but floats are always 64 bits wide, as the contract says (strategy.cddl).
-var configEncoding = func() cbor.EncMode {
-	o := cbor.CoreDetEncOptions()
-	o.ShortestFloat = cbor.ShortestFloatNone
-	m, err := o.EncMode()
-	if err != nil {
-		panic(err) // constant options
+// warn tells what is odd about a type's strategy, short of a refusal.
+func (n *Node) warn(t sharding.TypeName, source string, findings []host.Finding) {
+	for _, f := range findings {
+		n.log.Warn("odd strategy: "+f.Message, "type", t, "strategy", source, "rule", f.Rule, "fix", f.Fix)
 	}
-	return m
-}()
+}
 
 func encodeConfig(table map[string]any) ([]byte, error) {
 	if len(table) == 0 {
 		return nil, nil
 	}
-	b, err := configEncoding.Marshal(table)
-	if err != nil {
-		return nil, fmt.Errorf("config: %w", err)
-	}
-	return b, nil
+	return snapshotfile.EncodeConfig(table)
 }
 
 func (n *Node) keys() ([][]byte, error) {
@@ -188,18 +193,42 @@ func (s raftStream) DialRaft(address string, timeout time.Duration) (net.Conn, e
 	return s.t.DialRaft(ctx, address, "")
 }
 
-func (n *Node) openDataPlane(types []dataplane.Type, c *closers) {
+func (n *Node) openDataPlane(types []dataplane.Type, http string, c *closers) {
 	n.pool = entity.NewPool()
-	c.add(func() error { n.pool.Close(); return nil })
+	c.add(n.closePool)
 	n.data = dataplane.Open(dataplane.Config{
 		Session: region.SessionConfig{Self: n.self, ClusterID: n.dir.Cluster(), Supersedes: n.dir.Supersedes(), Info: protocol.NodeInfo{
 			Address: n.advertised(), Roles: n.cfg.Roles, Zone: n.cfg.Zone, Version: buildinfo.Version(), Capacity: uint64(n.cfg.Capacity), Tags: n.cfg.Tags,
-			HTTP: n.cfg.HTTP.Address, MinWire: protocol.OldestVersion, MaxWire: protocol.Version}},
+			HTTP: http, MinWire: protocol.OldestVersion, MaxWire: protocol.Version}},
 		Types: types, Sender: frames{n.transport}, Pool: n.pool, Now: now, Logger: n.log,
 		MaxMessages: n.cfg.Sharding.BufferMessages, MaxBytes: int(n.cfg.Sharding.BufferBytes),
-		OnRegistered: n.registered, OnRefused: n.refused, OnLeader: n.leaderChanged, OnMap: func(sharding.Revision) {}, Measure: newGauge().measure,
+		OnRegistered: n.registered, OnRefused: n.refused, OnLeader: n.leaderChanged, Measure: newGauge().measure,
 	})
 	c.add(func() error { n.data.Close(); return nil })
+}
+
+// abandonAfter is how long entity code that hangs may hold up an end at the least, and one without a drain at the most.
+const (
+	abandonAfter = 250 * time.Millisecond
+	abandonFatal = 5 * time.Second
+)
+
+// closePool waits for the entities' code that runs, and abandons what hangs: nothing of it leaves any more (spec 2.3).
+func (n *Node) closePool() error {
+	closed := make(chan struct{})
+	go func() { n.pool.Close(); close(closed) }()
+	patience := abandonFatal
+	if !n.deadline.IsZero() {
+		patience = max(time.Until(n.deadline), abandonAfter)
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-closed:
+	case <-timer.C:
+		n.log.Warn("entity code still runs and is abandoned: a Receive or Stop does not return though its context has ended")
+	}
+	return nil
 }
 
 // frames sends frames through the transport.
@@ -212,12 +241,12 @@ func (f frames) SendData(to sharding.Member, frame []byte) error {
 	return f.t.Send(to, transport.Data, frame)
 }
 
-func (n *Node) openGossip(c *closers) error {
+func (n *Node) openGossip(http string, c *closers) error {
 	keys, err := n.keys()
 	if err != nil {
 		return err
 	}
-	info := cluster.Info{Incarnation: n.self.Incarnation, ClusterID: n.dir.Cluster(), Transport: n.advertised(), HTTP: n.cfg.HTTP.Address, Roles: n.cfg.Roles,
+	info := cluster.Info{Incarnation: n.self.Incarnation, ClusterID: n.dir.Cluster(), Transport: n.advertised(), HTTP: http, Roles: n.cfg.Roles,
 		Zone: n.cfg.Zone, Version: buildinfo.Version(), Tags: n.cfg.Tags}
 	if n.isServer {
 		info.Server = n.server
@@ -226,7 +255,7 @@ func (n *Node) openGossip(c *closers) error {
 		}
 	}
 	n.cluster, err = cluster.Open(cluster.Config{Name: n.self.Node, Bind: n.cfg.Gossip.Bind, Keys: keys, Join: n.cfg.Gossip.Join, Info: info, Logger: n.log,
-		OnChange: n.membersChanged, Fast: n.opts.FastGossip, Snapshot: n.dir.Path("gossip.snapshot")})
+		OnChange: n.membersChanged, Fast: n.opts.FastGossip, Snapshot: n.dir.Path("gossip.snapshot"), Remember: n.dir.Path("members.json")})
 	if err != nil {
 		return err
 	}

@@ -2,11 +2,8 @@ package node
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +14,7 @@ import (
 	"github.com/droverhq/drover/internal/httpapi"
 	"github.com/droverhq/drover/internal/modules"
 	"github.com/droverhq/drover/internal/strategist"
+	"github.com/droverhq/drover/pluginapi/snapshotfile"
 	"github.com/droverhq/drover/sharding"
 	"github.com/droverhq/drover/sharding/coordinator"
 	"github.com/droverhq/drover/sharding/protocol"
@@ -56,10 +54,11 @@ func (n *Node) swap(ctx context.Context, r httpapi.SwapRequest) error {
 			return &httpapi.Problem{Kind: httpapi.KindUnknownModule, Detail: err.Error()}
 		}
 	}
-	name, err := n.strategist.Admit(ctx, wasm, spec)
+	name, warnings, err := n.strategist.Admit(ctx, wasm, spec)
 	if err != nil {
 		return refusal(err)
 	}
+	n.warn(r.Type, spec.Source, warnings)
 	if spec.Digest, err = n.putModule(wasm); err != nil {
 		return &httpapi.Problem{Kind: httpapi.KindUnavailable, Detail: err.Error()}
 	}
@@ -83,13 +82,11 @@ func changed(spec protocol.StrategySpec, r httpapi.SwapRequest) (protocol.Strate
 		}
 	}
 	if r.Config != nil {
-		table, err := configOf(r.Config)
+		config, err := snapshotfile.ParseConfig(r.Config)
 		if err != nil {
-			return spec, err
+			return spec, &httpapi.Problem{Kind: httpapi.KindBadRequest, Detail: "config: " + err.Error()}
 		}
-		if spec.Config, err = encodeConfig(table); err != nil {
-			return spec, &httpapi.Problem{Kind: httpapi.KindBadRequest, Detail: err.Error()}
-		}
+		spec.Config = config
 	}
 	if l := r.Limits; l != nil {
 		set(&spec.Fuel, l.Fuel)
@@ -105,56 +102,6 @@ func set[T any](into *T, from *T) {
 	if from != nil {
 		*into = *from
 	}
-}
-
-// configOf reads a configuration as node.toml would: whole numbers are integers.
-func configOf(raw json.RawMessage) (map[string]any, error) {
-	d := json.NewDecoder(strings.NewReader(string(raw)))
-	d.UseNumber()
-	var table map[string]any
-	if err := d.Decode(&table); err != nil {
-		return nil, &httpapi.Problem{Kind: httpapi.KindBadRequest, Detail: "config: " + err.Error()}
-	}
-	v, err := plain(table)
-	if err != nil {
-		return nil, &httpapi.Problem{Kind: httpapi.KindBadRequest, Detail: "config: " + err.Error()}
-	}
-	return v.(map[string]any), nil
-}
-
-func plain(v any) (any, error) {
-	switch v := v.(type) {
-	case map[string]any:
-		for k, e := range v {
-			p, err := plain(e)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", k, err)
-			}
-			v[k] = p
-		}
-		return v, nil
-	case []any:
-		for i, e := range v {
-			p, err := plain(e)
-			if err != nil {
-				return nil, err
-			}
-			v[i] = p
-		}
-		return v, nil
-	case json.Number:
-		if i, err := v.Int64(); err == nil {
-			return i, nil
-		}
-		f, err := v.Float64()
-		if err != nil || math.IsInf(f, 0) {
-			return nil, fmt.Errorf("%s is no number that fits", v)
-		}
-		return f, nil
-	case nil:
-		return nil, errors.New("null has no place in a configuration")
-	}
-	return v, nil
 }
 
 // refusal turns an admission error into a problem with its findings.

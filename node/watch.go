@@ -18,11 +18,9 @@ const (
 	coordEvery = 5 * time.Second // network coordinates drift without any event
 )
 
-// watch creates the cluster once this node leads one without an ID, notes raft servers in the log, and hints at the leader that raft knows.
+// watch writes down the cluster's ID once it is known. On a server it also creates the cluster once this node leads one without an ID, notes raft
+// servers in the log, and hints at the leader that raft knows.
 func (n *Node) watch(ctx context.Context) {
-	if n.plane == nil {
-		return
-	}
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	var told time.Time
@@ -30,7 +28,13 @@ func (n *Node) watch(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case id := <-n.named:
+			n.adopt(id)
+			continue
 		case <-tick.C:
+		}
+		if n.plane == nil {
+			continue
 		}
 		n.hintLeader()
 		n.tellServers()
@@ -52,6 +56,19 @@ func (n *Node) watch(ctx context.Context) {
 			n.noteServers(ctx, servers)
 		}
 	}
+}
+
+// adopt makes the cluster's ID this node's own, for good.
+func (n *Node) adopt(id sharding.Incarnation) {
+	if err := n.dir.SetCluster(id); err != nil {
+		n.fail(err)
+		return
+	}
+	n.transport.SetClusterID(id)
+	if err := n.cluster.Update(func(i *cluster.Info) { i.ClusterID, i.Expect = id, 0 }); err != nil {
+		n.log.Warn("the cluster's ID is not told to the others yet", "error", err)
+	}
+	n.log.Info("joined", "cluster", id)
 }
 
 func (n *Node) hintLeader() {

@@ -26,10 +26,14 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs the command-line stories in testdata/script: one story a file, prose first.
 func TestScripts(t *testing.T) {
+	cache := t.TempDir()
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
-		Setup:               startNodes,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("XDG_CACHE_HOME", cache)
+			return startNodes(env)
+		},
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/droverhq/drover/host"
 	"github.com/droverhq/drover/pluginapi"
+	"github.com/droverhq/drover/pluginapi/snapshotfile"
 	"github.com/droverhq/drover/strategies"
 )
 
@@ -75,12 +77,22 @@ func readUpTo(r io.Reader, name string, most int64) ([]byte, error) {
 	return b, nil
 }
 
+// cacheDir is where machine code is kept between runs, so that a module of standard Go costs its half a second once. Without a home directory
+// nothing is kept.
+func cacheDir() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "drover")
+}
+
 // withRuntime runs f with a runtime of its own and closes it.
 func withRuntime(ctx context.Context, engine host.Engine, f func(*host.Runtime) error) error {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	rt, err := host.NewRuntime(ctx, host.Options{Engine: engine})
+	rt, err := host.NewRuntime(ctx, host.Options{Engine: engine, CacheDir: cacheDir()})
 	if err != nil {
 		return err
 	}
@@ -96,14 +108,19 @@ included. Each finding names a rule, listed in docs/strategy-rules.md, and what 
 Exit code 0 if the module is admitted, 3 if it is refused.`,
 		Args: oneStrategy,
 	}
+	config := cmd.Flags().String("strategy-config", "", "configuration as a `JSON` object, as in [type.config]")
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		wasm, err := readModule(args[0])
 		if err != nil {
 			return err
 		}
+		encoded, err := strategyConfig(*config)
+		if err != nil {
+			return err
+		}
 		return withRuntime(cmd.Context(), host.Compiler, func(rt *host.Runtime) error {
-			rep, err := rt.Check(cmd.Context(), wasm, host.Limits{}, nil)
+			rep, err := rt.Check(cmd.Context(), wasm, host.Limits{}, encoded)
 			if err != nil {
 				return err
 			}
@@ -120,6 +137,18 @@ Exit code 0 if the module is admitted, 3 if it is refused.`,
 		})
 	}
 	return cmd
+}
+
+// strategyConfig encodes a configuration from the command line; none is nil.
+func strategyConfig(text string) (pluginapi.Config, error) {
+	if text == "" {
+		return nil, nil
+	}
+	c, err := snapshotfile.ParseConfig([]byte(text))
+	if err != nil {
+		return nil, usageError(fmt.Errorf("--strategy-config: %w", err), `write it as '{"threshold":2}'`)
+	}
+	return c, nil
 }
 
 func printReport(w io.Writer, name string, rep host.Report) error {

@@ -114,9 +114,8 @@ leaves the old one running.`,
 			}
 		}
 		if f.Changed("strategy-config") {
-			var object map[string]json.RawMessage
-			if err := json.Unmarshal([]byte(*config), &object); err != nil || object == nil {
-				return usageError(fmt.Errorf("--strategy-config is no JSON object: %q", *config), `write it as '{"threshold":2}'`)
+			if _, err := strategyConfig(*config); err != nil {
+				return err
 			}
 			body.Config = json.RawMessage(*config)
 		}

@@ -17,11 +17,13 @@ import (
 func TestStrategyScripts(t *testing.T) {
 	fixtures, err := filepath.Abs(filepath.Join("..", "..", "host", "testdata"))
 	require.NoError(t, err)
+	cache := t.TempDir()
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/strategy",
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("FIXTURES", fixtures)
+			env.Setenv("XDG_CACHE_HOME", cache)
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

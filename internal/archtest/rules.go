@@ -2,7 +2,7 @@ package archtest
 
 var core = []string{
 	"sharding/coordinator/...", "sharding/region/...", "sharding/migration/...", "sharding/protocol/...",
-	"sharding/placement/...", "sharding/failurepolicy/...", "sharding/simulation/...",
+	"sharding/placement/...", "sharding/simulation/...",
 }
 
 // Rules are the import rules of the project.
@@ -34,6 +34,10 @@ var Rules = []Rule{
 	{
 		Name: "fuel imports wasmbin alone", Reason: "metering is bytes to bytes, and proven without an engine",
 		In: []string{"host/internal/fuel/..."}, Allow: []string{"host/internal/wasmbin/...", "host/internal/fuel/..."},
+	},
+	{
+		Name: "only tests import the reference interpreter", Reason: "it is slow and bare: what the engines are held against, and no way to run a guest",
+		In: []string{"..."}, Except: []string{"host/internal/reference/..."}, Deny: []string{"host/internal/reference/..."},
 	},
 	{
 		Name: "pluginapi imports the standard library alone", Reason: "it is compiled into guests, by TinyGo too",

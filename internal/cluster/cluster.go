@@ -1,7 +1,7 @@
 // Package cluster is the only importer of Serf. It turns gossip into sorted membership events: who is there, at which addresses, under
 // which incarnation, how far away. All of it is a hint (spec 2.1): ownership is decided by the coordinator and the leases.
 //
-// Goroutines: one reads Serf's events and calls Config.OnChange, one tries to join until it has; both end with Close.
+// Goroutines: one reads Serf's events and calls Config.OnChange, one looks for remembered members until all are seen; both end with Close.
 package cluster
 
 import (
@@ -93,6 +93,8 @@ type Config struct {
 	Info Info
 	// Snapshot is a file in which the members are remembered, so that a node that restarts finds them without a join address. Empty: none.
 	Snapshot string
+	// Remember is a file with the gossip addresses of all members, those that have left too. Empty: none.
+	Remember string
 	Logger   *slog.Logger
 	// OnChange is called, from one goroutine, with all members sorted by name whenever anything about them changed.
 	OnChange func([]Member)
@@ -148,11 +150,12 @@ type Cluster struct {
 
 	reclaimAfter time.Duration
 
-	mu      sync.Mutex
-	info    Info
-	bound   string // host:port of gossip, once it is bound
-	refusal error  // the last reason why a merge was refused
-	moved   bool   // a failed predecessor at another address is still known: announce again once its name is free
+	mu                 sync.Mutex
+	info               Info
+	bound              string // host:port of gossip, once it is bound
+	refusal            error  // the last reason why a merge was refused
+	unseen, remembered memory // see remember.go
+	moved              bool   // a failed predecessor at another address is still known: announce again once its name is free
 }
 
 // Open binds the gossip port and starts membership. It does not join: see Join. A port in use is an error that names the address.
@@ -172,6 +175,7 @@ func Open(cfg Config) (*Cluster, error) {
 	sc.Tags = encodeTags(cfg.Info)
 	sc.EnableNameConflictResolution = false // a restart at another address must not vote itself down; see guard
 	sc.LogOutput = nil
+	sc.BroadcastTimeout = 2 * time.Second // of a goodbye: when all nodes end together there is nobody left to hear it
 	logger := log.New(logbridge.New(cfg.Logger, "gossip"), "", 0)
 	sc.Logger = logger
 	ml := memberlist.DefaultLANConfig()
@@ -199,6 +203,9 @@ func Open(cfg Config) (*Cluster, error) {
 	ml.Alive = guard{c}
 	sc.MemberlistConfig = ml
 	sc.SnapshotPath, sc.RejoinAfterLeave = cfg.Snapshot, true
+	if err := bindable(cfg.Bind); err != nil { // before Serf, which leaves goroutines behind when it cannot bind
+		return nil, bindError(cfg.Bind, err)
+	}
 	s, err := serf.Create(sc)
 	if err != nil {
 		return nil, bindError(cfg.Bind, err)
@@ -208,9 +215,30 @@ func Open(cfg Config) (*Cluster, error) {
 	c.mu.Lock()
 	c.bound = net.JoinHostPort(local.Addr.String(), strconv.Itoa(int(local.Port)))
 	c.mu.Unlock()
+	if cfg.Remember != "" {
+		if c.unseen, err = recall(cfg.Remember); err != nil {
+			cfg.Logger.Warn("the members that were known before are forgotten: this node finds the others by gossip.join alone", "error", err)
+		}
+		delete(c.unseen, cfg.Name)
+		c.wg.Add(1)
+		go c.seek()
+	}
 	c.wg.Add(1)
 	go c.watch()
 	return c, nil
+}
+
+// bindable says whether an address can be listened on, by TCP and UDP.
+func bindable(address string) error {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	p, err := net.ListenPacket("udp", address)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	return errors.Join(l.Close(), p.Close())
 }
 
 func bindError(bind string, err error) error {
@@ -245,6 +273,7 @@ func (c *Cluster) watch() {
 		now := c.Members()
 		if !slices.EqualFunc(last, now, sameMember) {
 			last = now
+			c.remember(now)
 			c.cfg.OnChange(now)
 		}
 	}

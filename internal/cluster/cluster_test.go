@@ -176,3 +176,39 @@ func FuzzDecodeMeta(f *testing.F) {
 		}
 	})
 }
+
+// Spec 5.1: after all nodes of a cluster have ended, those that start first find the others once they start too, without a join address: also when
+// the others know nobody any more, and although everybody has seen everybody leave.
+func TestRememberedMembersAreSought(t *testing.T) {
+	dir := t.TempDir()
+	remembering := func(name string) func(*Config) {
+		return func(c *Config) { c.Snapshot, c.Remember = dir+"/"+name+".snapshot", dir+"/"+name+".json" }
+	}
+	a, wa := open(t, "a", remembering("a"))
+	b, wb := open(t, "b", func(c *Config) { remembering("b")(c); c.Join = []string{a.Addr()} })
+	require.NoError(t, b.Join(context.Background()))
+	require.Eventually(t, sees(wa, "b", Up), patience, poll)
+	require.Eventually(t, sees(wb, "a", Up), patience, poll)
+	addr := b.Addr()
+	require.NoError(t, b.Leave())
+	require.Eventually(t, sees(wa, "b", Left), patience, poll)
+	require.NoError(t, b.Close())
+	require.NoError(t, a.Leave())
+	require.NoError(t, a.Close())
+
+	a, wa = open(t, "a", remembering("a"))
+	defer a.Close()
+	b, wb = open(t, "b", func(c *Config) { c.Bind = addr })
+	defer b.Close()
+	require.Eventually(t, sees(wa, "b", Up), patience, poll)
+	require.Eventually(t, sees(wb, "a", Up), patience, poll)
+
+	// A forgotten member is not sought.
+	require.NoError(t, b.Leave())
+	require.Eventually(t, sees(wa, "b", Left), patience, poll)
+	require.NoError(t, a.Forget("b"))
+	require.Eventually(t, func() bool {
+		m, err := recall(dir + "/a.json")
+		return err == nil && len(m) == 0
+	}, patience, poll)
+}

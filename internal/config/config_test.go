@@ -13,7 +13,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/droverhq/drover/strategies"
 )
+
+// The names are repeated because a configuration can be checked without anything that it configures.
+func TestBuiltinsAreThoseOfTheBinary(t *testing.T) {
+	require.Equal(t, strategies.Names(), Builtins)
+}
 
 var update = flag.Bool("update", false, "rewrite node.toml and docs/config.md from the key table")
 

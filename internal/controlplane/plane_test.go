@@ -136,7 +136,7 @@ func TestPlaneLife(t *testing.T) {
 		var known []Server
 		for i, s := range servers {
 			since, isDown := down[i]
-			k := Server{ID: s.id, Address: s.addr, Up: !isDown}
+			k := Server{ID: s.id, Address: s.addr, Up: !isDown, Registered: !isDown}
 			if isDown {
 				k.Gone = time.Since(since)
 			}

@@ -17,7 +17,10 @@ type Server struct {
 	Up      bool
 	Left    bool          // ended by SIGTERM: it stays a voter, and is not replaced (spec 5.1)
 	Gone    time.Duration // how long it has been failed
-	Ready   bool          // has caught up with the log and holds the active modules, so that it may vote
+	// Registered: the coordinator knows its node, over an authenticated connection. Membership alone is a hint that anybody may give: without it no
+	// new server enters.
+	Registered bool
+	Ready      bool // has caught up with the log and holds the active modules, so that it may vote
 }
 
 // seat is a server in raft's configuration.
@@ -91,6 +94,7 @@ func planChange(seats []seat, known []Server, leader sharding.Incarnation, grace
 		s, ok := seated[k.ID]
 		switch {
 		case !k.Up || k.Address == "":
+		case !ok && !k.Registered:
 		case !ok:
 			return change{addNonvoter, k.ID, k.Address}
 		case s.Address != k.Address && s.Voter && k.ID != leader:

@@ -13,7 +13,7 @@ import (
 func sid(n byte) sharding.Incarnation { return sharding.Incarnation{n} }
 
 func up(n byte) Server {
-	return Server{ID: sid(n), Address: string('a' + rune(n)), Up: true, Ready: true}
+	return Server{ID: sid(n), Address: string('a' + rune(n)), Up: true, Registered: true, Ready: true}
 }
 
 func voter(n byte) seat   { return seat{ID: sid(n), Address: string('a' + rune(n)), Voter: true} }
@@ -29,6 +29,7 @@ func TestPlanChange(t *testing.T) {
 	}{
 		"alone":                           {[]seat{voter(1)}, []Server{up(1)}, change{}},
 		"a new server enters":             {[]seat{voter(1)}, []Server{up(1), up(2)}, change{addNonvoter, sid(2), "c"}},
+		"a stranger does not":             {[]seat{voter(1)}, []Server{up(1), {ID: sid(2), Address: "c", Up: true}}, change{}},
 		"two stay at one voter":           {[]seat{voter(1), spareOf(2)}, []Server{up(1), up(2)}, change{}},
 		"three become voters, first":      {[]seat{voter(1), spareOf(2), spareOf(3)}, []Server{up(1), up(2), up(3)}, change{addVoter, sid(2), "c"}},
 		"three become voters, second":     {[]seat{voter(1), voter(2), spareOf(3)}, []Server{up(1), up(2), up(3)}, change{addVoter, sid(3), "d"}},

@@ -2,7 +2,6 @@ package dataplane
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -70,6 +69,9 @@ func (p *Plane) ask(ctx context.Context, t sharding.TypeName, id string, payload
 	if err != nil {
 		return nil, err
 	}
+	if err := ctx.Err(); err != nil { // before anything has been sent
+		return nil, fmt.Errorf("not sent to %s: %w", t, err)
+	}
 	p.counts.Asks.Add(1)
 	if _, has := ctx.Deadline(); !has {
 		var cancel context.CancelFunc
@@ -80,16 +82,16 @@ func (p *Plane) ask(ctx context.Context, t sharding.TypeName, id string, payload
 	defer p.asks.forget(n)
 	m := &region.Submitted{Mode: mode, Ask: n, Entity: id, Payload: payload, Command: command, Deadline: p.deadline(ctx)}
 	if !s.inbox.PutWait(regionItem{submit: m}) {
-		return nil, fmt.Errorf("%w: the node is stopping", sharding.ErrUnavailable)
+		return nil, errStopping
 	}
 	select {
 	case r, ok := <-ch:
 		if !ok {
-			return nil, errors.New("the node stopped before the reply came: the outcome is unknown")
+			return nil, fmt.Errorf("the node stopped before the reply came, the outcome is unknown: %w", context.Canceled)
 		}
 		return outcome(t, r)
 	case <-ctx.Done():
-		return nil, fmt.Errorf("no reply from %s in time, the outcome is unknown: %w", t, context.Cause(ctx))
+		return nil, fmt.Errorf("no reply from %s in time, the outcome is unknown: %w", t, ctx.Err())
 	}
 }
 
@@ -142,7 +144,7 @@ func (p *Plane) Tell(t sharding.TypeName, id string, payload []byte, command pro
 	}
 	p.counts.Tells.Add(1)
 	if !s.inbox.PutWait(regionItem{submit: &region.Submitted{Mode: protocol.Tell, Entity: id, Payload: payload, Command: command}}) {
-		return fmt.Errorf("%w: the node is stopping", sharding.ErrUnavailable)
+		return errStopping
 	}
 	return nil
 }
@@ -151,9 +153,9 @@ func (p *Plane) route(t sharding.TypeName, id string) (*shell, error) {
 	if err := sharding.CheckEntityID(id); err != nil {
 		return nil, err
 	}
-	s, ok := p.region(t)
-	if !ok || !s.hosts && !p.hosted(t) {
-		return nil, fmt.Errorf("%w: %s", sharding.ErrNoType, t)
+	s, err := p.region(t)
+	if err == nil && !s.hosts && !p.hosted(t) {
+		err = fmt.Errorf("%w: %s", sharding.ErrNoType, t)
 	}
-	return s, nil
+	return s, err
 }

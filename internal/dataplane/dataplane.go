@@ -1,7 +1,8 @@
 // Package dataplane is the shell round a node's session and regions: it owns the goroutines that step these machines, runs their commands,
 // and gives the node AskEntity, TellEntity and the views of the shard map. It knows neither sockets nor raft: it sends through Sender.
 //
-// Goroutines, all ended by Close: one owns the Session; one a type owns its Region and drives its entity runtime; one ticks them all.
+// Goroutines, all ended by Close: one owns the Session; one a type owns its Region and drives its entity runtime; one ticks them all; one a
+// subscription to the map, which its context ends too.
 // Each is reached through its queue. Handlers of the transport wait when a region's queue is full, so that a slow node slows its senders down.
 package dataplane
 
@@ -10,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,7 +50,6 @@ type Config struct {
 	OnRegistered func(cluster sharding.Incarnation, term uint64)
 	OnRefused    func(protocol.Refusal)
 	OnLeader     func(leader sharding.Member, term uint64)
-	OnMap        func(sharding.Revision)
 	// Measure fills in what a node knows of its load besides entities and messages. It may be nil.
 	Measure func(*protocol.NodeLoad)
 }
@@ -67,6 +68,7 @@ type Plane struct {
 	leader  atomic.Pointer[sharding.Member]
 	hosts   atomic.Pointer[map[sharding.TypeName]bool] // types that some member hosts; nil before the first map
 	counts  Counters
+	watches watches
 
 	mu      sync.RWMutex
 	regions map[sharding.TypeName]*shell
@@ -100,7 +102,7 @@ const (
 
 // Open starts the machines. Nothing is sent before a leader is known.
 func Open(cfg Config) *Plane {
-	if cfg.DeadLetters == 0 {
+	if cfg.DeadLetters <= 0 {
 		cfg.DeadLetters = 1000
 	}
 	for _, t := range cfg.Types {
@@ -166,7 +168,6 @@ func (p *Plane) do(c region.Command) {
 		p.cfg.Logger.Warn("an order did not count", "from", c.From, "kind", c.Kind, "term", c.Term, "reason", c.Reason)
 	case region.MapAdvanced:
 		p.mapAdvanced()
-		p.cfg.OnMap(c.Revision)
 	case region.RegionRefused:
 		p.cfg.OnRefused(c.Refusal)
 	case region.LeaderChanged:
@@ -228,14 +229,12 @@ func (p *Plane) tick() {
 		if sweep {
 			sweepAt = now.Add(sweepEvery)
 		}
-		p.mu.RLock()
-		for _, s := range p.regions {
+		for _, s := range p.shells() { // not under the lock: a sweep of many entities must not hold up those who look for their region
 			s.inbox.Put(regionItem{event: region.Ticked{}})
 			if sweep && s.runtime != nil {
 				s.runtime.Sweep()
 			}
 		}
-		p.mu.RUnlock()
 		if now >= loadAt {
 			loadAt = now.Add(loadEvery)
 			p.post(region.LoadMeasured{Load: p.load(meter, now)})
@@ -243,20 +242,37 @@ func (p *Plane) tick() {
 	}
 }
 
-// region gives the shell of a type: one that the node has, or a proxy for one that only others have. ok is false for a type that the
-// cluster does not know.
-func (p *Plane) region(t sharding.TypeName) (*shell, bool) {
+func (p *Plane) shells() []*shell {
 	p.mu.RLock()
-	s := p.regions[t]
-	p.mu.RUnlock()
-	if s != nil {
-		return s, true
+	defer p.mu.RUnlock()
+	all := make([]*shell, 0, len(p.regions))
+	for _, s := range p.regions {
+		all = append(all, s)
 	}
-	p.call(func() {
+	return all
+}
+
+func (p *Plane) shell(t sharding.TypeName) *shell {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.regions[t]
+}
+
+// region gives the shell of a type: one that the node has, or a proxy for one that only others have. The error is ErrNoType for a type that
+// the cluster does not know, and ErrUnavailable while this node cannot tell: it has no map yet, or it is stopping.
+func (p *Plane) region(t sharding.TypeName) (*shell, error) {
+	s := p.shell(t)
+	if s != nil {
+		return s, nil
+	}
+	var noMap bool
+	running := p.call(func() {
 		shards := p.session.NumShards(t)
 		if shards == 0 {
+			noMap = p.session.Revision() == sharding.Revision{}
 			return
 		}
+		p.session.Follow(t)
 		var records []protocol.ShardRecord
 		for r := range p.session.Map(t) {
 			records = append(records, r)
@@ -264,8 +280,18 @@ func (p *Plane) region(t sharding.TypeName) (*shell, bool) {
 		// On this goroutine no change of the map slips between the copy and the region's first event.
 		s = p.addRegion(Type{Info: protocol.RegionInfo{Type: t, NumShards: shards}}, &region.MapChanged{Revision: p.session.Revision(), Full: true, Records: records})
 	})
-	return s, s != nil
+	switch {
+	case s != nil:
+		return s, nil
+	case !running || p.ctx.Err() != nil:
+		return nil, errStopping
+	case noMap:
+		return nil, fmt.Errorf("%w: this node has no shard map yet and cannot tell who hosts %s: send again once it has joined (/readyz)", sharding.ErrUnavailable, t)
+	}
+	return nil, fmt.Errorf("%w: %s", sharding.ErrNoType, t)
 }
+
+var errStopping = fmt.Errorf("%w: the node is stopping", sharding.ErrUnavailable)
 
 // call runs f on the session's goroutine; it returns false, without having run it, once the plane is closed.
 func (p *Plane) call(f func()) bool {
@@ -282,7 +308,8 @@ func (p *Plane) HandleControl(from sharding.Member, coordinator bool, m protocol
 	p.post(region.DirectiveReceived{From: from, Coordinator: coordinator, Message: m})
 }
 
-// HandleData takes a data frame from an authenticated peer. The frame is copied. It waits while the region is busy.
+// HandleData takes a data frame from an authenticated peer. The frame is copied. It waits while the region is busy. Names in the decoded
+// message alias the copy; those that the region keeps for long (type, sender) are replaced by ones that do not hold on to a whole frame.
 func (p *Plane) HandleData(from sharding.Member, frame []byte) {
 	m, err := protocol.DecodeFrame(append([]byte(nil), frame...))
 	if err != nil {
@@ -292,26 +319,44 @@ func (p *Plane) HandleData(from sharding.Member, frame []byte) {
 	}
 	switch m := m.(type) {
 	case *protocol.Deliver:
-		s, ok := p.region(m.Type)
-		if !ok {
-			p.refuse(m, protocol.StatusNoType, "nobody hosts the type "+string(m.Type))
+		s, err := p.region(m.Type)
+		if err != nil {
+			status := protocol.StatusUnavailable
+			if errors.Is(err, sharding.ErrNoType) {
+				status = protocol.StatusNoType
+			}
+			p.refuse(m, status, err.Error())
 			return
 		}
-		s.inbox.PutWait(regionItem{from: from, deliver: m})
+		m.Type, m.Sender = s.typ, lasting(m.Sender, from)
+		if !s.inbox.PutWait(regionItem{from: from, deliver: m}) {
+			p.refuse(m, protocol.StatusUnavailable, errStopping.Error())
+		}
 	case *protocol.Reply:
 		p.asks.end(*m)
 	case *protocol.SenderMoved:
-		if s, ok := p.region(m.Type); ok {
+		if s, err := p.region(m.Type); err == nil {
+			m.Type = s.typ
 			s.inbox.PutWait(regionItem{event: region.SenderMovedArrived{From: from, Message: *m}})
 		}
 	case *protocol.SenderDone:
-		if s, ok := p.region(m.Type); ok {
+		if s, err := p.region(m.Type); err == nil {
+			m.Type, m.Sender = s.typ, lasting(m.Sender, from)
 			s.inbox.PutWait(regionItem{event: region.SenderDoneArrived{From: from, Message: *m}})
 		}
 	default:
 		p.counts.BadFrames.Add(1)
 		p.cfg.Logger.Warn("a control message came over the data connection: it is dropped", "from", from, "kind", m.FrameKind())
 	}
+}
+
+// lasting gives m with a name that holds on to no frame.
+func lasting(m, from sharding.Member) sharding.Member {
+	if m == from {
+		return from
+	}
+	m.Node = sharding.NodeID(strings.Clone(string(m.Node)))
+	return m
 }
 
 // refuse answers an Ask that will not be delivered, wherever its sender is; a Tell becomes a dead letter.
@@ -332,10 +377,21 @@ func (p *Plane) reply(to sharding.Member, r protocol.Reply) {
 	if err == nil {
 		err = p.cfg.Sender.SendData(to, frame)
 	}
-	if err != nil { // the asker runs into its time-out: the outcome is unknown to it
-		p.counts.SendErrors.Add(1)
-		p.cfg.Logger.Debug("a reply could not be sent", "to", to, "error", err)
+	if err != nil {
+		p.replyLost(to, r, err)
 	}
+}
+
+// replyLost says at least that there was an answer, for one that is too large to be sent. Where that cannot be sent either, the asker runs into
+// its time-out: the outcome is unknown to it.
+func (p *Plane) replyLost(to sharding.Member, r protocol.Reply, cause error) {
+	p.counts.SendErrors.Add(1)
+	why := fmt.Sprintf("the entity has handled the message, but its answer of %d bytes could not be sent: %v", len(r.Payload), cause)
+	frame, err := protocol.AppendFrame(nil, &protocol.Reply{Ask: r.Ask, Status: protocol.StatusFailed, Payload: []byte(why)})
+	if err == nil && r.Status == protocol.StatusOK {
+		err = p.cfg.Sender.SendData(to, frame)
+	}
+	p.cfg.Logger.Debug("a reply could not be sent", "to", to, "bytes", len(r.Payload), "error", cause, "told", err == nil && r.Status == protocol.StatusOK)
 }
 
 func (p *Plane) letter(d *protocol.Deliver, why string) {
@@ -360,7 +416,7 @@ func (p *Plane) LeaderHinted(m sharding.Member, term uint64) {
 }
 
 // Drain hands off every shard and ends the regions, bounded by ctx; with handOff false they stop where they are. Afterwards the node only
-// routes.
+// routes. A drain with handoff that was given up may be followed by one without.
 func (p *Plane) Drain(ctx context.Context, handOff bool) error {
 	p.post(region.StopRequested{Drain: handOff})
 	select {
@@ -369,7 +425,7 @@ func (p *Plane) Drain(ctx context.Context, handOff bool) error {
 	case <-ctx.Done():
 		return fmt.Errorf("drain did not end in time: %w", context.Cause(ctx))
 	case <-p.ctx.Done():
-		return errors.New("closed")
+		return errStopping
 	}
 }
 

@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -36,7 +37,8 @@ const logEvery = time.Second
 // add keeps a letter, and says whether it should be logged too.
 func (l *DeadLetters) add(d *protocol.Deliver, why string) bool {
 	now := time.Now()
-	e := DeadLetter{now, d.Type, d.Shard, string([]byte(d.Entity)), d.Sender, d.Mode.String(), why, len(d.Payload)}
+	e := DeadLetter{now, sharding.TypeName(strings.Clone(string(d.Type))), d.Shard, strings.Clone(d.Entity), lasting(d.Sender, sharding.Member{}), d.Mode.String(), why,
+		len(d.Payload)} // clones: what a frame brought would keep the whole frame
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.ring) < cap(l.ring) {

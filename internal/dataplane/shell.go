@@ -13,13 +13,14 @@ import (
 
 // shell runs one region; runtime is nil for a proxy.
 type shell struct {
-	p       *Plane
-	typ     sharding.TypeName
-	hosts   bool
-	region  *region.Region
-	runtime *entity.Runtime
-	inbox   *queue.Queue[regionItem]
-	frame   []byte // reused
+	p         *Plane
+	typ       sharding.TypeName
+	hosts     bool
+	numShards uint32
+	region    *region.Region
+	runtime   *entity.Runtime
+	inbox     *queue.Queue[regionItem]
+	frame     []byte // reused
 }
 
 // regionItem is an event, or one of the two kinds of data that come by the million and skip the interface.
@@ -39,7 +40,7 @@ func (p *Plane) addRegion(t Type, first *region.MapChanged) *shell {
 	if s := p.regions[t.Info.Type]; s != nil || p.closed {
 		return s
 	}
-	s := &shell{p: p, typ: t.Info.Type, hosts: t.Info.Hosts, inbox: queue.New[regionItem](inboxLimit)}
+	s := &shell{p: p, typ: t.Info.Type, hosts: t.Info.Hosts, numShards: t.Info.NumShards, inbox: queue.New[regionItem](inboxLimit)}
 	s.region = region.New(region.Config{Self: p.cfg.Session.Self, Type: t.Info.Type, NumShards: t.Info.NumShards, Hosts: t.Info.Hosts,
 		MaxMessages: p.cfg.MaxMessages, MaxBytes: p.cfg.MaxBytes, Off: p.cfg.Session.Off})
 	if t.Info.Hosts {
@@ -139,6 +140,10 @@ func (s *shell) transmit(c *region.Transmit) {
 		err = s.p.cfg.Sender.SendData(c.To, s.frame)
 	}
 	if err == nil {
+		return
+	}
+	if r, ok := c.Message.(*protocol.Reply); ok {
+		s.p.replyLost(c.To, *r, err)
 		return
 	}
 	s.p.counts.SendErrors.Add(1)

@@ -23,6 +23,7 @@ func (p *Plane) mapAdvanced() {
 		}
 	}
 	p.hosts.Store(&hosts)
+	p.watches.wake()
 }
 
 // Members gives the registered members as this node's map has them.
@@ -65,9 +66,7 @@ func (p *Plane) Map(t sharding.TypeName) (shards []protocol.ShardRecord, numShar
 
 // Stats gives the shards of a type that run on this node, with their entities; nil for a type that it does not host.
 func (p *Plane) Stats(t sharding.TypeName) []entity.Stats {
-	p.mu.RLock()
-	s := p.regions[t]
-	p.mu.RUnlock()
+	s := p.shell(t)
 	if s == nil || s.runtime == nil {
 		return nil
 	}
@@ -76,9 +75,7 @@ func (p *Plane) Stats(t sharding.TypeName) []entity.Stats {
 
 // EntityIDs gives the ids of a shard's live entities on this node, sorted.
 func (p *Plane) EntityIDs(t sharding.TypeName, shard sharding.ShardID) []string {
-	p.mu.RLock()
-	s := p.regions[t]
-	p.mu.RUnlock()
+	s := p.shell(t)
 	if s == nil || s.runtime == nil {
 		return nil
 	}
@@ -105,9 +102,7 @@ func (p *Plane) load(m *meter, now sharding.Instant) protocol.NodeLoad {
 	elapsed := now.Sub(m.at)
 	next := map[meterKey]uint64{}
 	for _, info := range p.cfg.Session.Regions {
-		p.mu.RLock()
-		s := p.regions[info.Type]
-		p.mu.RUnlock()
+		s := p.shell(info.Type)
 		if s == nil || s.runtime == nil {
 			continue
 		}

@@ -8,8 +8,8 @@ import (
 	"log/slog"
 )
 
-// New returns a writer of log lines. Their level is kept, but INFO becomes DEBUG: the chatter of libraries is of no use to most. from is
-// the value of the key "from".
+// New returns a writer of log lines. Each goes one level down, because libraries think more of themselves than their users do: ERR becomes
+// WARN, WARN becomes INFO, the rest DEBUG. from is the value of the key "from".
 func New(l *slog.Logger, from string) io.Writer { return writer{l.With("from", from)} }
 
 type writer struct{ l *slog.Logger }
@@ -28,7 +28,9 @@ func (w writer) Write(line []byte) (int, error) {
 
 func levelOf(name string) slog.Level {
 	switch name {
-	case "WARN", "ERR", "ERROR":
+	case "WARN":
+		return slog.LevelInfo // an election, a retry: what a healthy cluster does now and then
+	case "ERR", "ERROR":
 		return slog.LevelWarn // the library goes on; what ends a node is an error of ours
 	}
 	return slog.LevelDebug

@@ -11,7 +11,7 @@ import (
 
 func TestLevels(t *testing.T) {
 	for line, want := range map[string]string{
-		"[WARN] serf: slow\n":    `level=WARN msg="serf: slow" from=gossip`,
+		"[WARN] serf: slow\n":    `level=INFO msg="serf: slow" from=gossip`,
 		"[ERR] memberlist: no\n": `level=WARN msg="memberlist: no" from=gossip`,
 		"[INFO]  raft: hi\n":     `level=DEBUG msg="raft: hi" from=gossip`,
 		"[half\n":                `level=DEBUG msg=[half from=gossip`,

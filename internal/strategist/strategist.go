@@ -42,6 +42,7 @@ type Strategist struct {
 	wg     sync.WaitGroup
 
 	mu     sync.Mutex
+	closed bool
 	loaded map[key]*loading
 	stats  map[sharding.TypeName]*typeStats
 }
@@ -83,8 +84,11 @@ func New(cfg Config) *Strategist {
 	return s
 }
 
-// Close ends calls under way and releases everything.
+// Close ends calls under way and releases everything. What is asked from now on fails at once.
 func (s *Strategist) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
 	s.cancel()
 	s.wg.Wait()
 	s.mu.Lock()
@@ -106,15 +110,21 @@ func (s *Strategist) Prepare(spec protocol.StrategySpec) {
 	}
 }
 
-// Admit compiles a module with its limits and configuration as the cluster would, and returns what it calls itself. The error is a
-// *host.RefusedError if the module is at fault.
-func (s *Strategist) Admit(ctx context.Context, wasm []byte, spec protocol.StrategySpec) (name string, err error) {
+// Admit compiles a module with its limits and configuration as the cluster would, and returns what it calls itself and what is odd about
+// it. The error is a *host.RefusedError if the module is at fault.
+func (s *Strategist) Admit(ctx context.Context, wasm []byte, spec protocol.StrategySpec) (name string, warnings []host.Finding, err error) {
 	strategy, err := s.load(ctx, wasm, spec)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	name = s.nameOf(ctx, strategy, spec)
-	return name, strategy.Close(ctx)
+	name, warnings = spec.Source, strategy.Warnings()
+	if d, err := strategy.Describe(ctx); err == nil {
+		warnings = append(slices.Clone(warnings), host.UnknownKeys(d, spec.Config)...)
+		if d.Name != "" {
+			name = d.Name
+		}
+	}
+	return name, warnings, strategy.Close(ctx)
 }
 
 func (s *Strategist) load(ctx context.Context, wasm []byte, spec protocol.StrategySpec) (*host.Strategy, error) {
@@ -122,6 +132,9 @@ func (s *Strategist) load(ctx context.Context, wasm []byte, spec protocol.Strate
 		MemoryPages: uint32(min(spec.Memory/host.PageBytes, host.MaxMemoryPages))}
 	if spec.Memory > host.MaxMemoryPages*host.PageBytes {
 		return nil, fmt.Errorf("memory of %d bytes: at most %d are allowed", spec.Memory, host.MaxMemoryPages*host.PageBytes)
+	}
+	if spec.Memory > 0 && spec.Memory < host.PageBytes { // 0 pages would be the default
+		return nil, fmt.Errorf("memory of %d bytes: at least %d are needed, one page", spec.Memory, host.PageBytes)
 	}
 	opts := []host.StrategyOption{host.WithName(spec.Source)}
 	if s.cfg.Recorder != nil {
@@ -141,6 +154,11 @@ func (s *Strategist) nameOf(ctx context.Context, strategy *host.Strategy, spec p
 func (s *Strategist) start(spec protocol.StrategySpec) *loading {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		l := &loading{done: make(chan struct{}), err: errStopping, users: 1}
+		close(l.done)
+		return l
+	}
 	k := keyOf(spec)
 	l := s.loaded[k]
 	if l != nil {
@@ -157,12 +175,13 @@ func (s *Strategist) start(spec protocol.StrategySpec) *loading {
 		l = &loading{done: make(chan struct{}), used: time.Now()}
 		s.loaded[k] = l
 		s.evict()
-		s.wg.Add(1)
-		go s.run(l, spec)
+		s.wg.Go(func() { s.run(l, spec) })
 	}
 	l.users++
 	return l
 }
+
+var errStopping = errors.New("the node is stopping")
 
 func (s *Strategist) release(l *loading) {
 	s.mu.Lock()
@@ -194,7 +213,7 @@ func (s *Strategist) evict() {
 		}
 		delete(s.loaded, oldest)
 		if found.strategy != nil {
-			if err := found.strategy.Close(s.ctx); err != nil {
+			if err := found.strategy.Close(context.Background()); err != nil {
 				s.cfg.Logger.Warn("a strategy could not be released", "digest", modules.Digest(oldest.digest), "error", err)
 			}
 		}
@@ -202,7 +221,6 @@ func (s *Strategist) evict() {
 }
 
 func (s *Strategist) run(l *loading, spec protocol.StrategySpec) {
-	defer s.wg.Done()
 	defer close(l.done)
 	began := time.Now()
 	wasm, err := s.module(spec.Digest)
@@ -239,13 +257,14 @@ func (s *Strategist) module(d modules.Digest) ([]byte, error) {
 	return wasm, nil
 }
 
-// Ask makes the call in the background and posts StrategyAnswered.
+// Ask makes the call in the background and posts StrategyAnswered. After Close it does nothing: nobody decides any more.
 func (s *Strategist) Ask(a coordinator.AskStrategy) {
-	s.wg.Add(1)
-	go func() {
-		defer s.wg.Done()
-		s.cfg.Post(s.answer(a))
-	}()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.wg.Go(func() { s.cfg.Post(s.answer(a)) })
 }
 
 func (s *Strategist) answer(a coordinator.AskStrategy) coordinator.StrategyAnswered {
@@ -260,7 +279,7 @@ func (s *Strategist) answer(a coordinator.AskStrategy) coordinator.StrategyAnswe
 		out.Failure = &coordinator.StrategyFailure{Verdict: "missing", Detail: "the module is still being fetched or compiled"}
 		return out
 	case <-s.ctx.Done():
-		out.Failure = &coordinator.StrategyFailure{Verdict: "missing", Detail: "the node is stopping"}
+		out.Failure = &coordinator.StrategyFailure{Verdict: "missing", Detail: errStopping.Error()}
 		return out
 	}
 	if l.err != nil {
@@ -287,7 +306,7 @@ func (s *Strategist) answer(a coordinator.AskStrategy) coordinator.StrategyAnswe
 	return out
 }
 
-// typeStats are of the calls since this node leads, for people.
+// typeStats are of the calls that this node has made, for people.
 type typeStats struct {
 	calls, failures uint64
 	fuel, time      []uint64 // of the latest calls

@@ -101,6 +101,7 @@ func New(cfg Config, handler Handler) (*Transport, error) {
 	t.ctx, t.cancel = context.WithCancelCause(context.Background())
 	t.id = identity{self: cfg.greeting(), ring: ring, creds: cfg.TLS, timeout: cfg.HandshakeTimeout, faults: cfg.Faults}
 	t.id.localhost = t.id.self.mode == modeOpen
+	grpcLog.open(t.log)
 	t.carrier = newGRPCCarrier(t, lis.Addr(), cfg.HandshakeTimeout)
 	cfg.Faults.attach(t)
 	t.work.Go(t.acceptLoop)
@@ -410,5 +411,6 @@ func (t *Transport) Close() error {
 	}
 	t.carrier.stop()
 	t.work.Wait()
+	grpcLog.close(t.log)
 	return err
 }

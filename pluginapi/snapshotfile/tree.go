@@ -326,6 +326,19 @@ func EncodeConfig(table map[string]any) (pluginapi.Config, error) {
 	return pluginapi.NewConfig(plain.(map[string]any))
 }
 
+// ParseConfig encodes a configuration that is given as a JSON object. Whole numbers are integers, as in TOML.
+func ParseConfig(data []byte) (pluginapi.Config, error) {
+	tree, err := parseJSON(data)
+	if err != nil {
+		return nil, err
+	}
+	table, ok := tree.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("a configuration is a JSON object, got %s", kind(tree))
+	}
+	return EncodeConfig(table)
+}
+
 func plainValue(v any, path string) (any, error) {
 	switch v := v.(type) {
 	case nil, bool, int, int64, uint64, float64, string:

@@ -122,6 +122,9 @@ type StrategyFailure struct {
 	Detail  string
 }
 
+// String gives verdict and detail on one line.
+func (f *StrategyFailure) String() string { return f.Verdict + ": " + f.Detail }
+
 // Request is one of the request types below.
 type Request interface{ request() }
 

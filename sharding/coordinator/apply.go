@@ -12,10 +12,11 @@ import (
 type Result struct {
 	// Code is "" where the entry counted, else why it changed nothing: stale_term, no_cluster, unknown_type, unknown_node, conflict,
 	// refused. An entry of many shards counts where any did.
-	Code    string
-	Detail  string
-	Touched []TypeShard // shards whose record changed, in the entry's order
-	Members bool        // registration or drain changed
+	Code     string
+	Detail   string
+	Touched  []TypeShard       // shards whose record changed, in the entry's order
+	Members  bool              // registration or drain changed
+	Strategy sharding.TypeName // type of which another strategy is in force now
 }
 
 func refuse(code, format string, args ...any) Result {
@@ -102,8 +103,8 @@ func (s *State) apply(e *protocol.Entry) Result {
 		return s.applyReleaseHandovers(e.ReleaseHandovers)
 	case protocol.KindSetStrategy:
 		return s.applySetStrategy(e.SetStrategy)
-	case protocol.KindMarkStrategy:
-		return s.applyMarkStrategy(e.MarkStrategy)
+	case protocol.KindStrategyOutcome:
+		return s.applyStrategyOutcome(e.StrategyOutcome)
 	}
 	// A newer build's entry: two servers of different builds must not diverge, so the leader proposes new kinds only once all read them.
 	return refuse(CodeRefused, "%s is not known to this build", e.Kind)

@@ -159,6 +159,5 @@ func (s *State) applySetDrain(d *protocol.SetDrain) Result {
 
 // fit says whether a member may be given a shard of the type: registered, hosting, not draining.
 func (s *State) fit(t *typeState, m sharding.Member) bool {
-	_, reg := s.registered(m)
-	return reg != nil && !reg.draining && reg.hosts(t.name)
+	return board{s: s, t: t}.Candidate(int(s.lookup[m]))
 }

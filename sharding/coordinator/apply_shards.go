@@ -3,7 +3,9 @@ package coordinator
 import (
 	"slices"
 
+	"github.com/droverhq/drover/pluginapi"
 	"github.com/droverhq/drover/sharding"
+	"github.com/droverhq/drover/sharding/placement"
 	"github.com/droverhq/drover/sharding/protocol"
 )
 
@@ -72,16 +74,45 @@ func (s *State) applyPlanMoves(p *protocol.PlanMoves) Result {
 	return s.counted(t, "plan")
 }
 
-// movable checks one planned move against the state (I6).
+// movable checks one planned move against the state (I6): the owner is still the one planned on, and the rule for moves holds.
 func (s *State) movable(t *typeState, i uint32, m protocol.Move) bool {
-	owner := s.slots[t.owner[i]]
-	if t.state[i] != protocol.Homed || t.busy(i) || owner.member != m.From || t.epoch[i] != m.Epoch || owner.reg == nil {
-		return false
+	target := pluginapi.NoTarget
+	if !m.Target.IsZero() {
+		target = int(s.lookup[m.Target]) // slot 0 is nobody, and no candidate
 	}
-	if pin, pinned := t.pins[i]; pinned && !owner.reg.draining && m.Target.Node != pin {
-		return false
+	return s.slots[t.owner[i]].member == m.From && t.epoch[i] == m.Epoch && placement.CheckMove(board{s, t, m.Target.Node}, i, target) == nil
+}
+
+// board is the state as the rule for moves and homes sees it: nodes are slots. A pin does not hold against a move to the pinned node, nor
+// where the owner is draining.
+type board struct {
+	s  *State
+	t  *typeState
+	to sharding.NodeID
+}
+
+func (b board) NumShards() uint32        { return b.t.numShards }
+func (b board) NumNodes() int            { return len(b.s.slots) }
+func (b board) NodeName(node int) string { return string(b.s.slots[node].member.Node) }
+func (b board) Busy(shard uint32) bool   { return b.t.busy(shard) }
+func (b board) Waiting(uint32) bool      { return false }
+
+func (b board) Owner(shard uint32) int {
+	if n := b.t.owner[shard]; b.s.slots[n].reg != nil {
+		return int(n)
 	}
-	return m.Target.IsZero() || m.Target != m.From && s.fit(t, m.Target)
+	return pluginapi.NoTarget
+}
+
+func (b board) Pinned(shard uint32) bool {
+	pin, pinned := b.t.pins[shard]
+	reg := b.s.slots[b.t.owner[shard]].reg
+	return pinned && pin != b.to && (reg == nil || !reg.draining)
+}
+
+func (b board) Candidate(node int) bool {
+	reg := b.s.slots[node].reg
+	return reg != nil && !reg.draining && reg.hosts(b.t.name)
 }
 
 func (s *State) applyAssignHomes(a *protocol.AssignHomes) Result {
@@ -99,7 +130,7 @@ func (s *State) applyAssignHomes(a *protocol.AssignHomes) Result {
 		if i >= t.numShards {
 			continue
 		}
-		if !s.off.RecheckApply && (t.state[i] != protocol.Unassigned || t.epoch[i] != h.Epoch || !s.fit(t, h.Owner) || s.pinnedElsewhere(t, i, h.Owner)) {
+		if !s.off.RecheckApply && (t.state[i] != protocol.Unassigned || t.epoch[i] != h.Epoch || placement.CheckHome(board{s: s, t: t}, i, int(s.lookup[h.Owner])) != nil || s.pinnedElsewhere(t, i, h.Owner)) {
 			continue
 		}
 		s.grant(t, i, s.slotFor(h.Owner))

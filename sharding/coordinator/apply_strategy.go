@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 
 	"github.com/droverhq/drover/sharding/protocol"
@@ -22,32 +23,62 @@ func (s *State) applySetStrategy(c *protocol.SetStrategy) Result {
 	if c.Expect != g.seq {
 		return refuse(CodeConflict, "the strategy of %s was changed meanwhile: it is number %d now, expected was %d", c.Type, g.seq, c.Expect)
 	}
-	drop := func(spec protocol.StrategySpec) {
-		g.good = slices.DeleteFunc(slices.Clone(g.good), func(o protocol.StrategySpec) bool { return sameSpec(o, spec) })
-	}
-	if c.Cause == protocol.CauseReverted {
-		g.failed, g.failure = g.spec, clip(c.Why)
-		drop(g.spec)
-	} else if g.marked {
-		drop(g.spec)
+	if g.worked {
+		g.forget(g.spec)
 		g.good = append(g.good, g.spec)
 		if len(g.good) > maxGood {
 			g.good = slices.Delete(g.good, 0, 1)
 		}
 	}
-	g.seq++
-	g.spec, g.marked = c.Spec, false
-	return Result{}
+	g.activate(c.Spec)
+	return Result{Strategy: t.name}
 }
 
-func (s *State) applyMarkStrategy(m *protocol.MarkStrategy) Result {
-	t, r := s.entryType(m.Type)
+// applyStrategyOutcome counts failures in a row; the last one that is taken brings back the strategy that worked before (spec 1.3). The
+// count is in the log, and so outlives the leader: a strategy that fails every time is taken off even where leaders change faster than
+// one of them sees it fail often enough.
+func (s *State) applyStrategyOutcome(o *protocol.StrategyOutcome) Result {
+	t, r := s.entryType(o.Type)
 	if t == nil {
 		return r
 	}
-	if m.Seq != t.strategy.seq || t.strategy.marked {
-		return refuse(CodeConflict, "strategy %d of %s is not the one in force, or is marked", m.Seq, m.Type)
+	g := &t.strategy
+	if o.Seq != g.seq || g.seq == 0 {
+		return refuse(CodeConflict, "strategy %d of %s is not in force any more", o.Seq, o.Type)
 	}
-	t.strategy.marked = true
-	return Result{}
+	if o.Failure == "" {
+		g.worked, g.failed = true, 0
+		return Result{}
+	}
+	g.failed++
+	limit := g.spec.MaxFailures
+	if limit == 0 {
+		limit = defaultMaxFailures
+	}
+	if g.failed < limit {
+		return Result{}
+	}
+	g.reverted, g.why = g.spec, clip(fmt.Sprintf("%d failures in a row, the last one %s", g.failed, o.Failure))
+	g.forget(g.spec)
+	back := fallbackSpec
+	if n := len(g.good); n > 0 {
+		back = g.good[n-1]
+	}
+	g.activate(back)
+	return Result{Strategy: t.name}
+}
+
+const defaultMaxFailures = 3
+
+// fallbackSpec is what remains where no other strategy has ever worked: without a module, hash gives homes and nothing moves.
+var fallbackSpec = protocol.StrategySpec{Source: "builtin:hash"}
+
+func (g *strategyState) activate(spec protocol.StrategySpec) {
+	g.seq++
+	g.spec, g.worked, g.failed = spec, false, 0
+}
+
+// forget takes a strategy from those that can be gone back to.
+func (g *strategyState) forget(spec protocol.StrategySpec) {
+	g.good = slices.DeleteFunc(slices.Clone(g.good), func(o protocol.StrategySpec) bool { return sameSpec(o, spec) })
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/droverhq/drover/pluginapi"
 	"github.com/droverhq/drover/sharding"
+	"github.com/droverhq/drover/sharding/placement"
 	"github.com/droverhq/drover/sharding/protocol"
 	"github.com/droverhq/drover/strategies/hash"
 )
@@ -73,7 +74,7 @@ func (m *Machine) askAllocate(r *run, t *typeState, shards []uint32, orders bool
 	in, members := m.input(r, t)
 	in.Seed = mix(m.state.index ^ uint64(shards[0])<<32 ^ uint64(len(shards)))
 	a := &asking{op: pluginapi.OpAllocate, seq: t.strategy.seq, spec: t.strategy.spec, input: in, members: members, shards: shards, orders: orders}
-	if !m.usable(r, t) {
+	if !t.usable() {
 		m.allocated(r, t, a, m.fallback(a), [32]byte{}, "no_strategy")
 		return
 	}
@@ -113,15 +114,7 @@ func (m *Machine) answered(ev StrategyAnswered) {
 			r.look = true
 			return
 		}
-		failure := ev.Failure
-		if failure == nil && a.op == pluginapi.OpAllocate && len(ev.Homes.Nodes) != len(a.shards) {
-			failure = &StrategyFailure{Verdict: "output", Detail: fmt.Sprintf("%d homes for %d shards", len(ev.Homes.Nodes), len(a.shards))}
-		}
-		if failure != nil {
-			m.strategyFailed(r, t, failure)
-		} else {
-			m.strategyWorked(r, t)
-		}
+		failure := ev.check(a)
 		switch {
 		case a.op == pluginapi.OpRebalance && failure == nil:
 			m.planned(r, t, a, ev.Plan, ev.Record)
@@ -131,8 +124,30 @@ func (m *Machine) answered(ev StrategyAnswered) {
 		default:
 			m.allocated(r, t, a, ev.Homes, ev.Record, verdictOK)
 		}
+		if failure != nil {
+			m.strategyFailed(r, t, failure)
+		} else {
+			m.strategyWorked(r, t)
+		}
 		return
 	}
+}
+
+// check holds an answer against what was asked, by the very rules that the host goes by.
+func (ev *StrategyAnswered) check(a *asking) *StrategyFailure {
+	if ev.Failure != nil {
+		return ev.Failure
+	}
+	var err error
+	if a.op == pluginapi.OpRebalance {
+		ev.Plan.Moves, err = placement.CheckPlan(a.input, ev.Plan.Moves)
+	} else {
+		err = placement.CheckHomes(a.input, a.shards, ev.Homes.Nodes)
+	}
+	if err != nil {
+		return &StrategyFailure{Verdict: verdictOutput, Detail: err.Error()}
+	}
+	return nil
 }
 
 // allocated puts homes into the log: for free shards as homes, for shards that must leave their owner as moves.
@@ -147,16 +162,16 @@ func (m *Machine) allocated(r *run, t *typeState, a *asking, homes pluginapi.Hom
 	byCause := map[protocol.Cause][]protocol.Home{}
 	var moves []protocol.Move
 	for k, i := range a.shards {
-		to, ok := a.memberAt(homes.Nodes[k])
+		to := a.memberAt(homes.Nodes[k])
 		if pin, pinned := t.pins[i]; pinned {
 			if n := a.input.NodeIndex(string(pin)); n >= 0 && a.input.IsCandidate(n) {
-				to, ok = a.members[n], true // kept by the host, whatever the strategy says
+				to = a.members[n] // kept by the host, whatever the strategy says
 			}
 		}
 		w, wished := r.wishes[i]
 		owner := m.state.slots[t.owner[i]].member
 		switch {
-		case !ok:
+		case to.IsZero():
 			left = append(left, i)
 		case a.orders && t.state[i] == protocol.Homed && to != owner:
 			moves = append(moves, protocol.Move{Shard: sharding.ShardID(i), From: owner, Epoch: t.epoch[i], Target: to, Reason: reason(k)})

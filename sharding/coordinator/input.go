@@ -133,17 +133,14 @@ func (m *Machine) room(r *run, t *typeState) uint32 {
 	return limit - r.moving
 }
 
-const (
-	defaultMovesPass   = 100
-	defaultMaxFailures = 3
-)
+const defaultMovesPass = 100
 
-// memberAt gives a node index's member where it is a candidate.
-func (a *asking) memberAt(node int) (sharding.Member, bool) {
-	if node < 0 || !a.input.IsCandidate(node) {
-		return sharding.Member{}, false
+// memberAt gives the member of a checked answer's node; the zero one for none.
+func (a *asking) memberAt(node int) sharding.Member {
+	if node == pluginapi.NoTarget {
+		return sharding.Member{}
 	}
-	return a.members[node], true
+	return a.members[node]
 }
 
 // decision ties what follows from an answer to the question.

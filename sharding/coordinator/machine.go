@@ -221,8 +221,8 @@ func (m *Machine) committed(ev Committed) {
 		m.reset()
 	}
 	r := m.state.Apply(ev.Index, ev.Term, ev.Entry)
-	if ev.Entry.Kind == protocol.KindSetStrategy && r.Code == "" {
-		m.prepare(m.state.typeAt(ev.Entry.SetStrategy.Type))
+	if r.Strategy != "" {
+		m.prepare(m.state.typeAt(r.Strategy))
 	}
 	if m.active {
 		m.joined = m.joined || r.Members
@@ -291,11 +291,12 @@ func (m *Machine) tell(e *protocol.Entry, r Result) {
 		}
 	case protocol.KindSetStrategy:
 		c := e.SetStrategy
-		n := Note{Kind: NoteStrategySet, Type: c.Type, Text: fmt.Sprintf("%s: %s", c.Spec.Source, c.Cause)}
-		if c.Cause == protocol.CauseReverted {
-			n.Kind, n.Level, n.Text = NoteStrategyReverted, Warn, fmt.Sprintf("back to %s: %s", c.Spec.Source, c.Why)
+		m.note(Note{Kind: NoteStrategySet, Type: c.Type, Text: fmt.Sprintf("%s: %s", c.Spec.Source, c.Cause)})
+	case protocol.KindStrategyOutcome:
+		if r.Strategy != "" {
+			v, _ := m.state.Strategy(r.Strategy)
+			m.note(Note{Kind: NoteStrategyReverted, Level: Warn, Type: r.Strategy, Text: fmt.Sprintf("back to %s: %s", v.Spec.Source, v.Failure)})
 		}
-		m.note(n)
 	}
 }
 

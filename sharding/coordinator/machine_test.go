@@ -283,7 +283,7 @@ func TestRefusedHandOff(t *testing.T) {
 	require.Empty(t, refused("a", protocol.HandOffRefused{Asked: 7, Epoch: 1}), "of another generation")
 }
 
-// A strategy that wants more moves than there is room for gets the first ones, in its order; a target that is no candidate is none.
+// A strategy that wants more moves than there is room for gets the first ones, in its order; a bad answer is refused whole (spec 1.3).
 func TestPlanIsCut(t *testing.T) {
 	r := newRig(t, Config{})
 	r.cluster(6, "", "a", "b")
@@ -294,8 +294,17 @@ func TestPlanIsCut(t *testing.T) {
 	r.at = r.at.Add(3 * time.Second)
 	ask := of[AskStrategy](r.commit(r.step(Ticked{Wall: 1})))
 	require.Len(t, ask, 1)
-	out := r.commit(r.step(StrategyAnswered{Ask: ask[0].Ask, Plan: pluginapi.Plan{Moves: []pluginapi.Move{
-		{Shard: 5, Target: 7}, {Shard: 9, Target: 0}, {Shard: 5, Target: 1}, {Shard: 4, Target: 1}, {Shard: 0, Target: pluginapi.NoTarget}, {Shard: 2, Target: 1}}}}))
+	good := []pluginapi.Move{{Shard: 4, Target: 1}, {Shard: 0, Target: pluginapi.NoTarget}, {Shard: 2, Target: 1}}
+	out := r.commit(r.step(StrategyAnswered{Ask: ask[0].Ask, Plan: pluginapi.Plan{Moves: append([]pluginapi.Move{{Shard: 9, Target: 0}}, good...)}}))
+	require.Empty(t, sent[*protocol.HandOff](out))
+	require.Contains(t, fmt.Sprint(of[Note](out)), "output: move 0: shard 9: the type has shards 0 to 5")
+	v, _ := r.m.State().Strategy("t")
+	require.EqualValues(t, 1, v.Failures)
+
+	r.at = r.at.Add(3 * time.Second)
+	ask = of[AskStrategy](r.commit(r.step(Ticked{Wall: 1})))
+	require.Len(t, ask, 1)
+	out = r.commit(r.step(StrategyAnswered{Ask: ask[0].Ask, Plan: pluginapi.Plan{Moves: good}}))
 	orders := sent[*protocol.HandOff](out)
 	require.Len(t, orders, 2)
 	require.Equal(t, sharding.ShardID(0), orders[0].Shard)
@@ -571,4 +580,42 @@ func BenchmarkStepTick100k(b *testing.B) {
 		r.at += 1000
 		r.step(Ticked{Wall: 1})
 	}
+}
+
+// A leader that stood still finds every lease run out, and the renewals still to be read: it waits before it takes silence for a lapse (I16).
+func TestStandstill(t *testing.T) {
+	r := newRig(t, Config{})
+	r.cluster(4, "", "a")
+	r.commit(r.step(Received{From: who("a"), Message: &protocol.Renew{Seq: 1, SentAt: 77}}))
+	r.at = r.at.Add(time.Minute)
+	require.Empty(t, of[Propose](r.step(Ticked{Wall: 1})), "it has not read what came in meanwhile")
+	renewed := r.commit(r.step(Received{From: who("a"), Message: &protocol.Renew{Seq: 2, SentAt: 78}}))
+	require.Len(t, sent[*protocol.LeaseAck](renewed), 1)
+	r.at = r.at.Add(time.Minute)
+	from := r.at
+	for len(of[Propose](r.step(Ticked{Wall: 1}))) == 0 {
+		r.at = r.at.Add(100 * time.Millisecond)
+		require.Less(t, r.at.Sub(from), time.Minute, "a silent member lapses all the same")
+	}
+	require.InDelta(t, 2750*time.Millisecond, r.at.Sub(from), float64(150*time.Millisecond), "half a TTL with margin")
+}
+
+// Nobody else tells a plain node who leads, and the word may be lost: it is repeated to those that Serf sees up (I15).
+func TestStrangersAreCalled(t *testing.T) {
+	r := newRig(t, Config{})
+	r.cluster(4, "", "a")
+	require.Len(t, sent[*protocol.Leading](r.step(MemberSeen{Member: who("b"), Status: MemberUp})), 1)
+	calls := 0
+	for range 30 {
+		r.at = r.at.Add(100 * time.Millisecond)
+		for _, c := range of[Send](r.step(Ticked{Wall: 1})) {
+			if _, ok := c.Message.(*protocol.Leading); ok && c.To == who("b") {
+				calls++
+			}
+		}
+	}
+	require.InDelta(t, 3, calls, 1, "once a second")
+	r.step(MemberSeen{Member: who("b"), Status: MemberFailed})
+	r.at = r.at.Add(2 * time.Second)
+	require.Empty(t, sent[*protocol.Leading](r.step(Ticked{Wall: 1})))
 }

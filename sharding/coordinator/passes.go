@@ -11,7 +11,7 @@ import (
 // drivePass opens a rebalance pass: at once where membership or strategy changed, else at the interval and not within the cooldown of a
 // move. One pass at a time a type; moves in flight and new ones together stay within moves_per_pass.
 func (m *Machine) drivePass(r *run, t *typeState) {
-	if r.phase != idle || m.state.paused || len(r.candidates) == 0 || !m.usable(r, t) || m.room(r, t) == 0 {
+	if r.phase != idle || m.state.paused || len(r.candidates) == 0 || !t.usable() || m.room(r, t) == 0 {
 		return
 	}
 	cause := r.passDue
@@ -29,7 +29,7 @@ func (m *Machine) drivePass(r *run, t *typeState) {
 	m.propose(&protocol.Entry{Kind: protocol.KindBeginPass, BeginPass: &protocol.BeginPass{Type: t.name, Seed: m.random(), Cause: cause}},
 		func(res Result) {
 			r.phase = idle
-			if res.Code != "" || !m.active || !m.usable(r, t) {
+			if res.Code != "" || !m.active || !t.usable() {
 				r.passDue = cause
 				return
 			}
@@ -54,21 +54,11 @@ func (m *Machine) planned(r *run, t *typeState, a *asking, plan pluginapi.Plan, 
 	var moves []protocol.Move
 	room := m.room(r, t)
 	for _, mv := range plan.Moves {
-		i := mv.Shard
 		if uint32(len(moves)) == room {
 			break
 		}
-		if i >= t.numShards {
-			continue
-		}
-		to, ok := a.memberAt(mv.Target)
-		if !ok && mv.Target != pluginapi.NoTarget {
-			continue
-		}
-		if _, pinned := t.pins[i]; pinned {
-			continue
-		}
-		p := protocol.Move{Shard: sharding.ShardID(i), From: m.state.slots[t.owner[i]].member, Epoch: t.epoch[i], Target: to, Reason: mv.Reason}
+		i := mv.Shard
+		p := protocol.Move{Shard: sharding.ShardID(i), From: m.state.slots[t.owner[i]].member, Epoch: t.epoch[i], Target: a.memberAt(mv.Target), Reason: mv.Reason}
 		if m.state.movable(t, i, p) {
 			moves = append(moves, p)
 		}

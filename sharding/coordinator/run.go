@@ -31,12 +31,8 @@ type run struct {
 	started   []protocol.ShardEpoch // confirmed; their handovers can be forgotten
 	releasing bool
 
-	seq      uint64 // strategy that the following is about
-	failures uint32 // in a row
-	worked   bool   // has given a decision in this term
-	missing  bool   // was said to be missing, once
-	changing bool   // MarkStrategy in flight
-	setAside uint64 // the strategy that failed too often, while its replacement is on its way
+	seq      uint64 // strategy at the last look
+	missing  bool   // it was said to be missing, once
 	proposed bool   // a file's strategy is on its way
 }
 

@@ -98,12 +98,13 @@ type decisionForm struct {
 }
 
 type strategyForm struct {
-	Seq     uint64                  `cbor:"0,keyasint"`
-	Spec    protocol.StrategySpec   `cbor:"1,keyasint"`
-	Marked  bool                    `cbor:"2,keyasint"`
-	Good    []protocol.StrategySpec `cbor:"3,keyasint"`
-	Failed  protocol.StrategySpec   `cbor:"4,keyasint"`
-	Failure string                  `cbor:"5,keyasint"`
+	Seq      uint64                  `cbor:"0,keyasint"`
+	Spec     protocol.StrategySpec   `cbor:"1,keyasint"`
+	Worked   bool                    `cbor:"2,keyasint"`
+	Good     []protocol.StrategySpec `cbor:"3,keyasint"`
+	Reverted protocol.StrategySpec   `cbor:"4,keyasint"`
+	Why      string                  `cbor:"5,keyasint"`
+	Failed   uint32                  `cbor:"6,keyasint"`
 }
 
 type passForm struct {
@@ -161,7 +162,7 @@ func (t *typeState) form() typeForm {
 		Name: t.name, NumShards: t.numShards, Created: t.created, Changed: t.changed, Eager: t.eager, Expect: t.expect,
 		State: make([]byte, len(t.state)), Owner: pack32(t.owner), Target: pack32(t.target), Source: pack32(t.source),
 		Epoch: pack64(t.epoch), Chain: pack64(t.chain), Granted: pack64(t.granted), ChangedAt: pack64(t.changedAt), Decided: pack64(t.decided),
-		Strategy: strategyForm{t.strategy.seq, t.strategy.spec, t.strategy.marked, t.strategy.good, t.strategy.failed, t.strategy.failure},
+		Strategy: strategyForm{t.strategy.seq, t.strategy.spec, t.strategy.worked, t.strategy.good, t.strategy.reverted, t.strategy.why, t.strategy.failed},
 		Pass:     passForm{t.pass.index, t.pass.seed, t.pass.now, t.pass.cause},
 	}
 	for i, st := range t.state {
@@ -301,7 +302,7 @@ func (f *typeForm) restore(slots uint32) (*typeState, error) {
 		}
 	}
 	g := f.Strategy
-	t.strategy = strategyState{g.Seq, g.Spec, g.Marked, g.Good, g.Failed, g.Failure}
+	t.strategy = strategyState{seq: g.Seq, spec: g.Spec, worked: g.Worked, failed: g.Failed, good: g.Good, reverted: g.Reverted, why: g.Why}
 	t.pass = pass{f.Pass.Index, f.Pass.Seed, f.Pass.Now, f.Pass.Cause}
 	return t, err
 }

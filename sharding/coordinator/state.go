@@ -98,12 +98,13 @@ type decision struct {
 
 // strategyState is a type's strategy and what can be gone back to.
 type strategyState struct {
-	seq     uint64 // grows by one at each change; 0: there never was one
-	spec    protocol.StrategySpec
-	marked  bool                    // has worked
-	good    []protocol.StrategySpec // earlier ones that have worked, newest last, at most maxGood
-	failed  protocol.StrategySpec   // last one that was reverted, kept for inspection
-	failure string
+	seq      uint64 // grows by one at each change; 0: there never was one
+	spec     protocol.StrategySpec
+	worked   bool                    // has given a decision
+	failed   uint32                  // times in a row, since it last worked
+	good     []protocol.StrategySpec // earlier ones that have worked, newest last, at most maxGood
+	reverted protocol.StrategySpec   // the last one that failed too often, kept for inspection
+	why      string                  // it was reverted
 }
 
 const maxGood = 4
@@ -347,12 +348,13 @@ func (s *State) Explain(t sharding.TypeName, id sharding.ShardID) (Explanation, 
 
 // StrategyView is a type's strategy as the log has it.
 type StrategyView struct {
-	Seq     uint64 // 0: none was ever set; the built-in hash gives homes and nothing moves
-	Spec    protocol.StrategySpec
-	Worked  bool                    // has given a decision, so it can be gone back to
-	Good    []protocol.StrategySpec // earlier ones that worked, newest last
-	Failed  protocol.StrategySpec   // the last one that was reverted
-	Failure string
+	Seq      uint64 // 0: none was ever set; the built-in hash gives homes and nothing moves
+	Spec     protocol.StrategySpec
+	Worked   bool                    // has given a decision, so it can be gone back to
+	Failures uint32                  // in a row, since it last gave one
+	Good     []protocol.StrategySpec // earlier ones that worked, newest last
+	Failed   protocol.StrategySpec   // the last one that was reverted
+	Failure  string
 }
 
 // Strategy gives a type's strategy; false for an unknown type.
@@ -362,7 +364,7 @@ func (s *State) Strategy(t sharding.TypeName) (StrategyView, bool) {
 		return StrategyView{}, false
 	}
 	g := ts.strategy
-	return StrategyView{Seq: g.seq, Spec: g.spec, Worked: g.marked, Good: slices.Clone(g.good), Failed: g.failed, Failure: g.failure}, true
+	return StrategyView{Seq: g.seq, Spec: g.spec, Worked: g.worked, Failures: g.failed, Good: slices.Clone(g.good), Failed: g.reverted, Failure: g.why}, true
 }
 
 // Pins lists the pinned shards of a type, sorted.

@@ -92,10 +92,10 @@ func drawEntry(t *rapid.T, s *State) *protocol.Entry {
 			e.Kind, e.PinShard, e.ReleaseHandovers = protocol.KindReleaseHandovers, nil, &protocol.ReleaseHandovers{Type: typ, Shards: ses}
 		}
 	case 15:
-		e.Kind, e.SetStrategy = protocol.KindSetStrategy, &protocol.SetStrategy{Type: typ, Spec: specOf(rapid.SampledFrom([]string{"x", "yy"}).Draw(t, "spec")), Expect: seq,
-			Cause: rapid.SampledFrom([]protocol.Cause{protocol.CauseSwap, protocol.CauseReverted}).Draw(t, "why")}
-		if fits("mark") {
-			e.Kind, e.SetStrategy, e.MarkStrategy = protocol.KindMarkStrategy, nil, &protocol.MarkStrategy{Type: typ, Seq: seq}
+		e.Kind, e.SetStrategy = protocol.KindSetStrategy, &protocol.SetStrategy{Type: typ, Spec: specOf(rapid.SampledFrom([]string{"x", "yy"}).Draw(t, "spec")), Expect: seq, Cause: protocol.CauseSwap}
+		if fits("outcome") {
+			e.Kind, e.SetStrategy, e.StrategyOutcome = protocol.KindStrategyOutcome, nil, &protocol.StrategyOutcome{Type: typ, Seq: seq,
+				Failure: rapid.SampledFrom([]string{"", "trap: x"}).Draw(t, "failure")}
 		}
 	}
 	return e

@@ -17,7 +17,7 @@ type Rule uint8
 const (
 	UnknownShard Rule = iota + 1 // the type has no such shard
 	UnknownNode                  // the cluster has no such node
-	NotCandidate                 // the node is not up, or may not get shards
+	NotCandidate                 // the node may not get shards
 	Busy                         // the shard is in handoff
 	Waiting                      // the shard's state is on a node that is away
 	Pinned                       // the host keeps the shard where it is
@@ -59,14 +59,14 @@ type View interface {
 	Busy(shard uint32) bool
 	Waiting(shard uint32) bool
 	Pinned(shard uint32) bool
-	Candidate(node int) bool // up, and may get shards
+	Candidate(node int) bool // may get shards
 }
 
 // CheckMove tells whether the shard may be moved to target, or, with
 // pluginapi.NoTarget, be freed for allocate. The error is an *Error.
 func CheckMove(v View, shard uint32, target int) error {
 	if shard >= v.NumShards() {
-		return refuse(UnknownShard, shard, target, "shard %d: the type has shards 0 to %d", shard, int64(v.NumShards())-1)
+		return unknownShard(v, shard, target)
 	}
 	owner := v.Owner(shard)
 	switch {
@@ -89,6 +89,10 @@ func CheckMove(v View, shard uint32, target int) error {
 		return refuse(PresentOwner, shard, target, "shard %d is on %s already", shard, v.NodeName(target))
 	}
 	return nil
+}
+
+func unknownShard(v View, shard uint32, target int) error {
+	return refuse(UnknownShard, shard, target, "shard %d: the type has shards 0 to %d", shard, int64(v.NumShards())-1)
 }
 
 func checkTarget(v View, shard uint32, target int) error {
@@ -130,6 +134,15 @@ func CheckPlan(s *pluginapi.Snapshot, moves []pluginapi.Move) ([]pluginapi.Move,
 	return moves, nil
 }
 
+// CheckHome tells whether the shard may get target as its home. The error is an
+// *Error.
+func CheckHome(v View, shard uint32, target int) error {
+	if shard >= v.NumShards() {
+		return unknownShard(v, shard, target)
+	}
+	return checkTarget(v, shard, target)
+}
+
 // CheckHomes checks an answer to allocate: one home for each shard asked for, a
 // candidate or pluginapi.NoTarget. The error is an *Error.
 func CheckHomes(s *pluginapi.Snapshot, shards []uint32, homes []int) error {
@@ -141,7 +154,7 @@ func CheckHomes(s *pluginapi.Snapshot, shards []uint32, homes []int) error {
 		if node == pluginapi.NoTarget {
 			continue
 		}
-		if err := checkTarget(b, shards[i], node); err != nil {
+		if err := CheckHome(b, shards[i], node); err != nil {
 			return at(err, "home", i)
 		}
 	}
@@ -167,7 +180,7 @@ func newBoard(s *pluginapi.Snapshot) *board {
 	b := &board{s: s, candidate: make([]bool, len(s.Nodes))}
 	for _, c := range s.Candidates {
 		if c >= 0 && c < len(s.Nodes) {
-			b.candidate[c] = s.Nodes[c].State == pluginapi.StateUp
+			b.candidate[c] = true // Serf's state is a hint: a suspect stays a candidate until its lease lapses (spec 2.2)
 		}
 	}
 	if len(s.Busy) > 0 {

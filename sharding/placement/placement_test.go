@@ -10,7 +10,7 @@ import (
 	"github.com/droverhq/drover/sharding/placement"
 )
 
-// snapshot has nodes a (up), b (up), c (draining, no candidate) and d (listed as a candidate, but unreachable), and
+// snapshot has nodes a (up), b (up), c (draining, no candidate) and d (a candidate that Serf suspects), and
 // shards 0 a, 1 b busy, 2 a waiting, 3 a pinned, 4 without a home, 5 a, 6 b.
 func snapshot() *pluginapi.Snapshot {
 	return &pluginapi.Snapshot{
@@ -42,7 +42,6 @@ func TestBadMoves(t *testing.T) {
 		{"unknown node", []pluginapi.Move{{Shard: 0, Target: 4}}, placement.UnknownNode, 0, "shard 0 to node 4: there are nodes 0 to 3"},
 		{"negative node", []pluginapi.Move{{Shard: 0, Target: -2}}, placement.UnknownNode, 0, "node -2"},
 		{"draining", []pluginapi.Move{{Shard: 0, Target: 2}}, placement.NotCandidate, 0, "shard 0 to c: that node is no candidate"},
-		{"candidate that is not up", []pluginapi.Move{{Shard: 0, Target: 3}}, placement.NotCandidate, 0, "shard 0 to d"},
 		{"busy", []pluginapi.Move{{Shard: 1, Target: none}}, placement.Busy, 0, "shard 1 is in handoff"},
 		{"waiting", []pluginapi.Move{{Shard: 2, Target: 1}}, placement.Waiting, 0, "shard 2 waits"},
 		{"pinned", []pluginapi.Move{{Shard: 3, Target: 1}}, placement.Pinned, 0, "shard 3 is pinned"},
@@ -64,7 +63,8 @@ func TestBadMoves(t *testing.T) {
 }
 
 func TestGoodMovesKeepTheirOrder(t *testing.T) {
-	moves := []pluginapi.Move{{Shard: 6, Target: 0}, {Shard: 0, Target: 1}, {Shard: 5, Target: pluginapi.NoTarget}}
+	// d too: a candidate ends at leave, drain or lease lapse, not at Serf's first hint (spec 2.2).
+	moves := []pluginapi.Move{{Shard: 6, Target: 3}, {Shard: 0, Target: 1}, {Shard: 5, Target: pluginapi.NoTarget}}
 	got, err := placement.CheckPlan(snapshot(), moves)
 	require.NoError(t, err)
 	require.Equal(t, moves, got)
@@ -87,7 +87,8 @@ func TestLimitTakesTheFirst(t *testing.T) {
 
 func TestHomes(t *testing.T) {
 	s := snapshot()
-	require.NoError(t, placement.CheckHomes(s, []uint32{4, 0, 5}, []int{1, pluginapi.NoTarget, 0}))
+	require.NoError(t, placement.CheckHomes(s, []uint32{4, 0, 5}, []int{1, pluginapi.NoTarget, 3}))
+	require.ErrorContains(t, placement.CheckHomes(s, []uint32{4, 7}, []int{1, 1}), "home 1: shard 7: the type has shards 0 to 6")
 	for _, c := range []struct {
 		homes []int
 		rule  placement.Rule
@@ -96,7 +97,7 @@ func TestHomes(t *testing.T) {
 		{[]int{0}, placement.WrongLength, 0},
 		{[]int{0, 0, 0}, placement.WrongLength, 0},
 		{[]int{0, 2}, placement.NotCandidate, 1},
-		{[]int{3, 0}, placement.NotCandidate, 0},
+		{[]int{2, 0}, placement.NotCandidate, 0},
 		{[]int{0, 4}, placement.UnknownNode, 1},
 		{[]int{0, -7}, placement.UnknownNode, 1},
 	} {

@@ -198,7 +198,7 @@ func (e *Entry) check() error {
 		{KindPinShard, e.PinShard != nil},
 		{KindSetPaused, e.SetPaused != nil},
 		{KindSetStrategy, e.SetStrategy != nil},
-		{KindMarkStrategy, e.MarkStrategy != nil},
+		{KindStrategyOutcome, e.StrategyOutcome != nil},
 		{KindReleaseHandovers, e.ReleaseHandovers != nil},
 	} {
 		if b.set {
@@ -221,7 +221,7 @@ var kindNames = [256]string{
 	KindBeginPass: "begin_pass", KindPlanMoves: "plan_moves", KindAssignHomes: "assign_homes",
 	KindCompleteHandOff: "complete_hand_off", KindFenceShards: "fence_shards", KindReleaseShards: "release_shards",
 	KindAbortHandOff: "abort_hand_off", KindPinShard: "pin_shard", KindSetPaused: "set_paused", KindSetStrategy: "set_strategy",
-	KindMarkStrategy: "mark_strategy", KindReleaseHandovers: "release_handovers",
+	KindStrategyOutcome: "strategy_outcome", KindReleaseHandovers: "release_handovers",
 }
 
 // String gives the kind's name.

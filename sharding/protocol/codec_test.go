@@ -103,9 +103,11 @@ func entries() []*Entry {
 		e(KindPinShard, func(e *Entry) { e.PinShard = &PinShard{Type: "counter", Shard: 7, Node: "a"} }),
 		e(KindSetPaused, func(e *Entry) { e.SetPaused = &SetPaused{On: true} }),
 		e(KindSetStrategy, func(e *Entry) {
-			e.SetStrategy = &SetStrategy{Type: "counter", Spec: spec, Expect: 1, Cause: CauseSwap, Why: "w"}
+			e.SetStrategy = &SetStrategy{Type: "counter", Spec: spec, Expect: 1, Cause: CauseSwap}
 		}),
-		e(KindMarkStrategy, func(e *Entry) { e.MarkStrategy = &MarkStrategy{Type: "counter", Seq: 2} }),
+		e(KindStrategyOutcome, func(e *Entry) {
+			e.StrategyOutcome = &StrategyOutcome{Type: "counter", Seq: 2, Failure: "trap: unreachable"}
+		}),
 		e(KindReleaseHandovers, func(e *Entry) { e.ReleaseHandovers = &ReleaseHandovers{Type: "counter", Shards: epochs} }),
 	}
 }

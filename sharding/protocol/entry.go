@@ -25,7 +25,7 @@ const (
 	KindPinShard         Kind = 27
 	KindSetPaused        Kind = 28
 	KindSetStrategy      Kind = 30
-	KindMarkStrategy     Kind = 31
+	KindStrategyOutcome  Kind = 31
 	KindReleaseHandovers Kind = 29
 )
 
@@ -62,7 +62,7 @@ type Entry struct {
 	PinShard         *PinShard         `cbor:"25,keyasint,omitempty"`
 	SetPaused        *SetPaused        `cbor:"26,keyasint,omitempty"`
 	SetStrategy      *SetStrategy      `cbor:"27,keyasint,omitempty"`
-	MarkStrategy     *MarkStrategy     `cbor:"28,keyasint,omitempty"`
+	StrategyOutcome  *StrategyOutcome  `cbor:"28,keyasint,omitempty"`
 	ReleaseHandovers *ReleaseHandovers `cbor:"29,keyasint,omitempty"`
 }
 
@@ -144,7 +144,6 @@ const (
 	CauseOperator   Cause = "operator"
 	CauseFile       Cause = "file"
 	CauseSwap       Cause = "swap"
-	CauseReverted   Cause = "reverted" // max_failures in a row
 	CauseMembership Cause = "membership"
 	CauseInterval   Cause = "interval"
 )
@@ -300,11 +299,12 @@ type SetStrategy struct {
 	Spec   StrategySpec      `cbor:"1,keyasint"`
 	Expect uint64            `cbor:"2,keyasint"`
 	Cause  Cause             `cbor:"3,keyasint"`
-	Why    string            `cbor:"4,keyasint,omitempty"` // for reverted: the last failure
 }
 
-// MarkStrategy notes that strategy Seq of a type has worked, and so may be gone back to.
-type MarkStrategy struct {
-	Type sharding.TypeName `cbor:"0,keyasint"`
-	Seq  uint64            `cbor:"1,keyasint"`
+// StrategyOutcome counts how strategy Seq of a type fared. With the last of MaxFailures failures in a row the strategy that worked before
+// it is in force again, as soon as the entry is applied.
+type StrategyOutcome struct {
+	Type    sharding.TypeName `cbor:"0,keyasint"`
+	Seq     uint64            `cbor:"1,keyasint"`
+	Failure string            `cbor:"2,keyasint,omitempty"` // empty: it worked
 }

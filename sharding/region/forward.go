@@ -72,6 +72,13 @@ func (r *Region) forward(sh *shard, w waiting, to successor) {
 }
 
 func (r *Region) passClaim(c *protocol.SenderDone, to successor) {
+	if c.Seq == 0 {
+		return // a closed stream concerns the owner that is told of it, and is not hearsay
+	}
+	r.tell(c, to)
+}
+
+func (r *Region) tell(c *protocol.SenderDone, to successor) {
 	r.emit(&Transmit{To: to.dest, Message: &protocol.SenderDone{
 		Type: r.cfg.Type, Shard: c.Shard, Epoch: to.epoch, Sender: c.Sender, From: c.From, Seq: c.Seq,
 	}})
@@ -85,7 +92,9 @@ func (r *Region) passSettled(sh *shard) {
 			return
 		}
 		for _, m := range slices.SortedFunc(maps.Keys(r.closed), compareMembers) {
-			r.passClaim(&protocol.SenderDone{Shard: sh.home.Shard, Sender: m}, to)
+			if r.closed[m] >= sh.ownedAt {
+				r.tell(&protocol.SenderDone{Shard: sh.home.Shard, Sender: m}, to)
+			}
 		}
 	}
 	sh.left = false
@@ -116,7 +125,7 @@ func (r *Region) unhold(sh *shard) {
 			w.d.Held = uint32(min(r.now.Sub(w.at)/time.Millisecond, 1<<31))
 			front = append(front, w)
 		}
-		s.held = nil
+		s.held, s.since = nil, 0
 		s.direct = false
 	}
 	if len(front) > 0 {
@@ -127,24 +136,19 @@ func (r *Region) unhold(sh *shard) {
 // peerClosed: what the stream from a member carried and has not arrived never will. Holds that wait for it end, here and at the owners
 // that this node forwards to.
 func (r *Region) peerClosed(p sharding.Member) {
-	r.closed[p] = true
+	r.closed[p] = r.now
 	for i := range r.shards {
 		sh := &r.shards[i]
 		if sh.hold && sh.source == p {
 			r.endHolds(sh)
 		}
-		closed := &protocol.SenderDone{Type: r.cfg.Type, Shard: sh.home.Shard, Sender: p}
-		if sh.stage != idle || sh.left || len(sh.next) == 0 && len(sh.arrived) == 0 {
-			continue // told when it leaves
-		}
-		if len(sh.arrived) > 0 {
-			closed.Epoch = sh.arrived[len(sh.arrived)-1].class
-			r.push(sh, waiting{claim: closed, class: closed.Epoch})
+		if sh.stage != idle || len(sh.arrived) > 0 {
+			sh.left = true // told behind what has arrived, if the member has not come back by then
 			continue
 		}
 		for _, n := range sh.next {
 			if r.now < n.at.Add(forgetAfter) && !r.down[n.dest] {
-				r.passClaim(closed, n)
+				r.tell(&protocol.SenderDone{Shard: sh.home.Shard, Sender: p}, n)
 			}
 		}
 	}

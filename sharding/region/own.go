@@ -94,6 +94,7 @@ func (r *Region) dropEffects(sh *shard) {
 func (r *Region) grant(sh *shard) {
 	sh.stage, sh.epoch, sh.granted, sh.chain = granted, sh.home.Epoch, sh.home.Granted, sh.home.Chain
 	sh.briefed, sh.suspended, sh.fenced, sh.handOff, sh.ended = false, false, false, false, false
+	sh.ownedAt = r.now
 	sh.arrived = slices.DeleteFunc(sh.arrived, func(w waiting) bool {
 		if w.d == nil || !overtaken(w.class, sh.chain) {
 			return false

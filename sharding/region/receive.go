@@ -14,6 +14,7 @@ type sender struct {
 	direct  bool   // all its earlier ways have ended: what it sends comes straight here, and a gap is a loss
 	settled []span // numbers above last that will not come any more, ascending, apart
 	held    []waiting
+	since   sharding.Instant // when the hold began, former owners' part included; 0: none. What is held may expire, the hold does not begin anew
 }
 
 type span struct{ from, to uint64 }
@@ -202,7 +203,7 @@ func (r *Region) accept(sh *shard, w waiting) {
 
 // start begins a message.
 func (r *Region) start(sh *shard, s *sender, w waiting) {
-	s.last = w.d.Seq
+	s.last, s.since = w.d.Seq, 0
 	if w.d.Hops == 0 && w.d.Epoch >= sh.since {
 		s.direct = true
 	}
@@ -238,6 +239,9 @@ func (r *Region) holdBack(sh *shard, s *sender, w waiting) {
 	}
 	r.stats.Held++
 	w.at, w.class = r.now.Add(-time.Duration(w.d.Held)*time.Millisecond), max(w.class, sh.epoch)
+	if s.since == 0 || w.at < s.since {
+		s.since = max(w.at, 1)
+	}
 	s.held = slices.Insert(s.held, i, w)
 	sh.local = false
 	r.timers[sh.home.Shard] = struct{}{}
@@ -248,6 +252,9 @@ func (r *Region) drain(sh *shard, s *sender) {
 	for len(s.held) > 0 {
 		w := s.held[0]
 		if w.d.Seq > s.last && sh.hold && !s.direct && !s.next(w.d.Seq) {
+			if s.since == 0 { // the next gap
+				s.since = max(w.at, 1)
+			}
 			return
 		}
 		s.held = slices.Delete(s.held, 0, 1)
@@ -287,7 +294,7 @@ func (r *Region) cutHolds(sh *shard) {
 	}
 	for _, m := range sh.sortedSenders() {
 		s := sh.senders[m]
-		if slices.ContainsFunc(s.held, func(w waiting) bool { return r.now >= w.at.Add(r.cfg.HoldFor) }) {
+		if len(s.held) > 0 && r.now >= s.since.Add(r.cfg.HoldFor) {
 			r.stats.HoldsCut++
 			s.direct = true
 			r.drain(sh, s)

@@ -33,7 +33,7 @@ type Region struct {
 	gone map[sharding.Member]sharding.Instant
 	// closed: members whose data stream to here ended and that have not been heard since. An owner that leaves tells the next one, which
 	// would wait for what they had sent.
-	closed map[sharding.Member]bool
+	closed map[sharding.Member]sharding.Instant
 
 	count, bytes int                           // of all buffers: unsent, arrived, held, effects
 	timers       map[sharding.ShardID]struct{} // shards that a Ticked may have work for
@@ -107,8 +107,9 @@ type shard struct {
 	effects   []effect
 
 	// as owner or former owner
-	left    bool      // has left since the next owner was told what it needs not wait for
-	arrived []waiting // in order; served or forwarded from the front
+	ownedAt sharding.Instant // when epoch was granted here
+	left    bool             // has left since the next owner was told what it needs not wait for
+	arrived []waiting        // in order; served or forwarded from the front
 	next    []successor
 }
 
@@ -128,7 +129,7 @@ func New(cfg Config) *Region {
 	}
 	cfg.NumShards = max(cfg.NumShards, 1)
 	r := &Region{
-		cfg: cfg, shards: make([]shard, cfg.NumShards), down: map[sharding.Member]bool{}, gone: map[sharding.Member]sharding.Instant{}, closed: map[sharding.Member]bool{},
+		cfg: cfg, shards: make([]shard, cfg.NumShards), down: map[sharding.Member]bool{}, gone: map[sharding.Member]sharding.Instant{}, closed: map[sharding.Member]sharding.Instant{},
 		timers: map[sharding.ShardID]struct{}{},
 	}
 	for i := range r.shards {

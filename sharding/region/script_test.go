@@ -89,6 +89,7 @@ func (a args) span() (from, to uint64) {
 func (a args) record() protocol.ShardRecord {
 	r := protocol.ShardRecord{
 		Owner: a.member("owner"), Epoch: sharding.Epoch(a.num("epoch")), Granted: a.num("granted"), Source: a.member("source"),
+		Chain: sharding.Epoch(a.num("chain")),
 	}
 	if !r.Owner.IsZero() {
 		r.State = protocol.Homed

@@ -13,6 +13,16 @@ type shardMap struct {
 	revision sharding.Revision
 	types    map[sharding.TypeName]*typeMap
 	members  map[sharding.Member]protocol.MemberRecord
+	followed []sharding.TypeName // see Follow
+}
+
+// Follow makes the changes of a type go to a region of it that the session was not configured with: a proxy that this node made because it
+// sends to the type. Such a region is not registered, since nothing is ever asked of it.
+func (s *Session) Follow(t sharding.TypeName) {
+	configured := slices.ContainsFunc(s.cfg.Regions, func(r protocol.RegionInfo) bool { return r.Type == t })
+	if !configured && !slices.Contains(s.followed, t) {
+		s.followed = append(s.followed, t)
+	}
 }
 
 type typeMap struct {
@@ -62,10 +72,16 @@ func (s *Session) mapUpdated(m *protocol.ShardMapUpdate) {
 	}
 	gone := s.mapMembers(m)
 	s.revision = m.To
-	for _, r := range s.cfg.Regions {
-		if records := changed[r.Type]; len(records) > 0 || m.Full {
-			s.emit(ToRegion{Type: r.Type, Event: MapChanged{Revision: m.To, Full: m.Full, Records: records}})
+	tell := func(t sharding.TypeName) {
+		if records := changed[t]; len(records) > 0 || m.Full {
+			s.emit(ToRegion{Type: t, Event: MapChanged{Revision: m.To, Full: m.Full, Records: records}})
 		}
+	}
+	for _, r := range s.cfg.Regions {
+		tell(r.Type)
+	}
+	for _, t := range s.followed {
+		tell(t)
 	}
 	for _, g := range gone {
 		s.emit(ToRegion{Event: MemberGone{Member: g}})

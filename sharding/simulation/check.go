@@ -13,7 +13,7 @@ type Checker interface {
 	Observe(f Fact) error
 }
 
-// Checkers gives a fresh checker for each invariant. margin is the longest TTL with margin that I7 asks for, on the leader's clock.
+// Checkers gives a fresh checker for each invariant.
 func Checkers(bounds Bounds) []Checker {
 	return []Checker{
 		newOneOwner(), newEpochsGrow(), newCovered(), newTermFence(), newBarrier(), newRecheck(), newLongestTTL(bounds), newRevisions(), newSameState(),
@@ -95,7 +95,7 @@ func serving(s protocol.ShardState) bool { return s == protocol.Homed || s == pr
 type covered struct {
 	history map[ShardKey][]protocol.ShardRecord
 	since   map[ShardKey][]uint64 // index at which each record of history came
-	types   []ShardKey
+	keys    []ShardKey            // of history, in the order in which they came up
 	until   map[generation]sharding.Instant
 }
 
@@ -108,14 +108,14 @@ func (c *covered) Observe(f Fact) error {
 	case Applied:
 		for _, ch := range f.Changes {
 			if _, known := c.history[ch.Key]; !known {
-				c.types = append(c.types, ch.Key)
+				c.keys = append(c.keys, ch.Key)
 			}
 			c.history[ch.Key] = append(c.history[ch.Key], ch.After)
 			c.since[ch.Key] = append(c.since[ch.Key], f.Index)
 		}
 	case Acked:
 		until := f.Ack.SentAt + sharding.Instant(f.Ack.TTL*1e6)
-		for _, key := range c.types {
+		for _, key := range c.keys {
 			since := c.since[key]
 			for i := len(since) - 1; i >= 0; i-- {
 				if since[i] > f.Ack.Revision.Index {

@@ -18,6 +18,8 @@ type nothingLost struct {
 	order    []*message
 	owners   map[ShardKey][]ownedSince
 	excuses  []Disturbed // by time
+	died     map[sharding.Member]int64
+	fenced   map[sharding.Member][]int64 // when it was taken out of the map: its holds ended, and to the others it is no live node for a while
 }
 
 type message struct {
@@ -32,7 +34,7 @@ type ownedSince struct {
 }
 
 func newNothingLost(b Bounds) *nothingLost {
-	return &nothingLost{bounds: b, messages: map[protocol.Command]*message{}, owners: map[ShardKey][]ownedSince{}}
+	return &nothingLost{bounds: b, messages: map[protocol.Command]*message{}, owners: map[ShardKey][]ownedSince{}, died: map[sharding.Member]int64{}, fenced: map[sharding.Member][]int64{}}
 }
 func (c *nothingLost) Name() string { return "I11 nothing lost or doubled" }
 func (c *nothingLost) Observe(f Fact) error {
@@ -66,6 +68,9 @@ func (c *nothingLost) Observe(f Fact) error {
 			m.expired = true
 		}
 	case Applied:
+		if d := f.Entry.Deregister; d != nil {
+			c.fenced[d.Member] = append(c.fenced[d.Member], f.Global)
+		}
 		for _, ch := range f.Changes {
 			if ch.After.Owner != ch.Before.Owner && !ch.After.Owner.IsZero() {
 				c.owners[ch.Key] = append(c.owners[ch.Key], ownedSince{f.Global, ch.After.Owner})
@@ -76,12 +81,15 @@ func (c *nothingLost) Observe(f Fact) error {
 			}
 		}
 	case Disturbed:
+		if f.Kind == DisturbedProcess {
+			c.died[f.A] = f.Global
+		}
 		if f.Kind != DisturbedMember {
 			c.excuses = append(c.excuses, f)
 		}
 	case Ended:
 		for _, m := range c.order {
-			if m.begun || m.expired || c.excused(m) {
+			if m.begun || m.expired || c.died[m.Member] >= m.Global || c.excused(m) {
 				continue
 			}
 			end := m.ended
@@ -105,6 +113,13 @@ func (c *nothingLost) excused(m *message) bool {
 	for i, o := range owners {
 		if o.global <= to && (i+1 == len(owners) || owners[i+1].global >= from-patience) { // or its map is old
 			involved[o.owner] = true
+		}
+	}
+	for member := range involved { // unordered: one of them is enough
+		for _, at := range c.fenced[member] {
+			if at >= from-patience && at <= to {
+				return true
+			}
 		}
 	}
 	if m.overtaken { // refused because the shard had changed hands without handoff, and the sender's map is as old as that
@@ -248,10 +263,11 @@ type reasons struct {
 	left      map[sharding.Member]bool
 	disturbed map[[2]sharding.Member]int64 // (member, peer or zero): last time
 	leaders   map[uint64]sharding.Member
+	proposed  map[*protocol.Entry]int64 // when; an entry may commit much later, with a later leader
 }
 
 func newReasons(b Bounds) *reasons {
-	return &reasons{b, map[uint64]sharding.TypeName{}, map[sharding.Member]bool{}, map[sharding.Member]bool{}, map[[2]sharding.Member]int64{}, map[uint64]sharding.Member{}}
+	return &reasons{b, map[uint64]sharding.TypeName{}, map[sharding.Member]bool{}, map[sharding.Member]bool{}, map[[2]sharding.Member]int64{}, map[uint64]sharding.Member{}, map[*protocol.Entry]int64{}}
 }
 func (c *reasons) Name() string { return "I16 nothing moves without a reason" }
 func (c *reasons) Observe(f Fact) error {
@@ -267,6 +283,10 @@ func (c *reasons) Observe(f Fact) error {
 			if !f.B.IsZero() {
 				c.disturbed[[2]sharding.Member{f.B, f.A}] = f.Global
 			}
+		}
+	case Acted:
+		if f.Entry != nil && f.Entry.Deregister != nil {
+			c.proposed[f.Entry] = f.Global
 		}
 	case Left:
 		c.left[f.Member] = true
@@ -338,9 +358,13 @@ func (c *reasons) unfoundedEnd(a Applied, d *protocol.Deregister) string {
 	case protocol.CauseSuperseded:
 		return fmt.Sprintf("%v lives and has no successor", m)
 	case protocol.CauseLapsed:
+		judged, ok := c.proposed[a.Entry]
+		if !ok {
+			judged = a.Global
+		}
 		recent := func(k [2]sharding.Member) bool {
 			at, ok := c.disturbed[k]
-			return ok && at >= a.Global-c.bounds.Memory
+			return ok && at >= judged-c.bounds.Memory
 		}
 		if !recent([2]sharding.Member{m, {}}) && !recent([2]sharding.Member{m, c.leaders[a.Entry.Term]}) {
 			return fmt.Sprintf("%v was neither stopped nor cut off from the leader for %d ms", m, c.bounds.Memory/1e6)

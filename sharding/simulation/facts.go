@@ -44,6 +44,7 @@ type (
 	}
 	// Acted: a coordinator sent, proposed, broadcast or asked. Entry is set where it proposed.
 	Acted struct {
+		Global int64
 		Member sharding.Member
 		What   string
 		Term   uint64 // of the directive; 0 where there is none

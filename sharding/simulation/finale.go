@@ -31,6 +31,7 @@ func (w *world) heal() {
 		clear(w.net.slow[a])
 	}
 	w.serfSettles()
+	w.schedule(w.now+int64(1600*time.Millisecond), nil, w.serfSettles) // when no late hint is on its way any more
 	ends := w.now + int64(w.bound())
 	w.tidy(ends)
 	w.schedule(ends, nil, func() {
@@ -101,12 +102,14 @@ func (w *world) shards() []ShardKey {
 func (w *world) probeAll(invariant string, but *ShardKey) {
 	for _, k := range w.shards() {
 		if but == nil || k != *but {
-			w.probe(invariant, k, 1500*time.Millisecond)
+			w.probe(invariant, k)
 		}
 	}
 }
 
-func (w *world) probe(invariant string, k ShardKey, wait time.Duration) {
+// probe asks one shard. The answer may take as long as a hold whose end got lost in the faults (region.Config.HoldFor), and a little.
+func (w *world) probe(invariant string, k ShardKey) {
+	wait := w.holdFor + 1500*time.Millisecond
 	var t *simType
 	for _, t = range w.types {
 		if t.name == k.Type {
@@ -118,7 +121,9 @@ func (w *world) probe(invariant string, k ShardKey, wait time.Duration) {
 			continue
 		}
 		p := w.anyNode().proc
+		w.probes++
 		p.client.send(t, entity, protocol.Ask, wait, func(s protocol.Status) {
+			w.probes--
 			r := w.canon[k]
 			w.observe(Probed{Invariant: invariant, OK: s == protocol.StatusOK, Detail: fmt.Sprintf(
 				"%v does not serve %v after the faults have ended (status %d, asked from %v); the map says %v at %v, epoch %d",
@@ -167,7 +172,7 @@ func (w *world) hangOne() {
 		step{300 * time.Millisecond, func() { w.probeAll("I17", &k) }},
 		step{w.handOffTimeout*11/10 + w.ttl*12/10 + w.interval + time.Second, func() {
 			delete(w.stuck, k)
-			w.probe("I15", k, 1500*time.Millisecond)
+			w.probe("I15", k)
 		}},
 		step{1, w.rest},
 	)
@@ -178,9 +183,16 @@ func (w *world) rest() {
 	w.quiet = true
 	w.inOrder(
 		step{1300 * time.Millisecond, func() { w.probeAll("I15", nil) }},
-		step{1700 * time.Millisecond, func() {
-			w.observe(Ended{Global: w.now})
-			w.ended = true
-		}},
+		step{w.holdFor, w.close},
 	)
+}
+
+// close ends the run once every probe has.
+func (w *world) close() {
+	if w.probes > 0 {
+		w.schedule(w.now+int64(100*time.Millisecond), nil, w.close)
+		return
+	}
+	w.observe(Ended{Global: w.now})
+	w.ended = true
 }

@@ -28,6 +28,7 @@ type stream struct {
 	lastAt    int64 // arrival of the last message so far
 	cutAt     int64 // once broken: nothing arrives after this
 	broken    bool
+	stalledAt int64
 	stalled   []protocol.Message // sent while the link was cut: TCP repeats them when it heals
 	stallEnds bool               // the time-out that breaks a stalled stream is running
 }
@@ -97,6 +98,9 @@ func (n *network) send(a, b *process, c class, m protocol.Message) {
 		return // not noticed yet
 	}
 	if !n.open(a, b) || len(s.stalled) > 0 {
+		if len(s.stalled) == 0 {
+			s.stalledAt = n.w.now
+		}
 		s.stalled = append(s.stalled, m)
 		n.stall(s)
 		return
@@ -138,6 +142,9 @@ func (n *network) healed(a, b int) {
 		}
 		stalled := s.stalled
 		s.stalled = nil
+		if late := n.w.now - s.stalledAt; len(stalled) > 0 && s.key.class == classData && late > int64(n.w.holdFor)-int64(time.Second) {
+			n.w.disturbed(Disturbed{Kind: DisturbedStream, A: s.from.self, B: s.to.self, Data: true}) // longer than a hold waits
+		}
 		for _, m := range stalled {
 			n.carry(s, m)
 		}

@@ -93,7 +93,7 @@ func (w *world) start(n *node) *process {
 		h := &host{p: p, shards: map[sharding.ShardID][]*shardRun{}, orders: map[protocol.ShardEpoch]bool{}}
 		h.conf = region.Config{
 			Self: p.self, Type: t.name, NumShards: t.shards, Hosts: hosts,
-			MaxMessages: w.maxMessages, MaxBytes: w.maxBytes, AskHomeEvery: 300 * time.Millisecond, HoldFor: w.ttl, Off: w.opts.Region,
+			MaxMessages: w.maxMessages, MaxBytes: w.maxBytes, AskHomeEvery: 300 * time.Millisecond, HoldFor: w.holdFor, Off: w.opts.Region,
 		}
 		h.region = region.New(h.conf)
 		p.regions = append(p.regions, h)
@@ -410,12 +410,12 @@ func (p *process) machineCommand(c coordinator.Command) {
 	w := p.w
 	switch c := c.(type) {
 	case coordinator.Propose:
-		w.observe(Acted{Member: p.self, What: "propose", At: p.now(), Entry: c.Entry})
+		w.observe(Acted{Global: w.now, Member: p.self, What: "propose", At: p.now(), Entry: c.Entry})
 		p.raft.propose(c.Entry)
 	case coordinator.Barrier:
 		p.raft.barrier(c.Term)
 	case coordinator.Send:
-		act := Acted{Member: p.self, What: "send", At: p.now()}
+		act := Acted{Global: w.now, Member: p.self, What: "send", At: p.now()}
 		if d, ok := c.Message.(protocol.Directive); ok {
 			act.Term = d.DirectiveTerm()
 		}
@@ -423,7 +423,7 @@ func (p *process) machineCommand(c coordinator.Command) {
 		w.remember(p, c)
 		p.sendControl(c.To, c.Message)
 	case coordinator.Broadcast:
-		w.observe(Acted{Member: p.self, What: "broadcast", At: p.now()})
+		w.observe(Acted{Global: w.now, Member: p.self, What: "broadcast", At: p.now()})
 		for _, q := range w.procs {
 			if p.seen[q.self] == coordinator.MemberUp {
 				if _, known := p.seen[q.self]; known {
@@ -432,7 +432,7 @@ func (p *process) machineCommand(c coordinator.Command) {
 			}
 		}
 	case coordinator.AskStrategy:
-		w.observe(Acted{Member: p.self, What: "ask", At: p.now()})
+		w.observe(Acted{Global: w.now, Member: p.self, What: "ask", At: p.now()})
 		w.askStrategy(p, c)
 	case coordinator.Answer:
 		w.answered(c)

@@ -72,6 +72,7 @@ type world struct {
 	// Drawn from the seed.
 	servers        int
 	ttl            time.Duration
+	holdFor        time.Duration
 	handOffTimeout time.Duration
 	interval       time.Duration
 	patience       time.Duration // of a leader without a majority
@@ -90,6 +91,7 @@ type world struct {
 	quiet    bool              // clients rest
 	calm     bool              // faults have ended: entities work and stop quickly
 	ended    bool
+	probes   int           // open
 	askFor   time.Duration // longest deadline of the clients' asks
 
 	leaders   map[uint64]sharding.Member // term → who won it
@@ -145,6 +147,7 @@ func newWorld(o Options) *world {
 	}
 	w.servers = []int{3, 3, 5}[w.rng.IntN(3)]
 	w.ttl = ms(800, 2000)
+	w.holdFor = w.ttl + 1500*time.Millisecond
 	w.handOffTimeout = ms(1200, 2500)
 	w.interval = ms(500, 1200)
 	w.patience = ms(400, 700)

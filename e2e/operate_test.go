@@ -1,0 +1,107 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var errNotYet = errors.New("not yet")
+
+// onlyOn says nothing if every shard is homed on one of the nodes, and each of them has some.
+func onlyOn(through *node, names ...string) error {
+	var m shardMap
+	if err := through.get("/cluster/shards?type=counter", &m); err != nil {
+		return err
+	}
+	counts := m.counts()
+	for _, name := range names {
+		if counts[name] == 0 {
+			return fmt.Errorf("%s has none: %v", name, counts)
+		}
+		delete(counts, name)
+	}
+	if len(counts) > 0 {
+		return fmt.Errorf("others have some: %v", counts)
+	}
+	return m.settled()
+}
+
+// A drained node keeps running and hosts nothing until the drain ends; under load nothing fails (spec 2.2). Then it leaves for good, and a dead
+// node is forgotten (spec 5.1).
+func TestDrainLeaveAndForget(t *testing.T) {
+	c := newCluster(t, quick...)
+	nodes := c.start("a", "b", "c")
+	a, b := nodes[0], nodes[1]
+	touch(t, a, ids("drained", 1000))
+	a.awaitCounts(34, 33, 33)
+	l := startLoad(t, 4, ids("operated", 24), a, b)
+
+	a.must(http.MethodPost, "/cluster/drain?node=b", nil, nil)
+	eventually(t, "b is empty", func() error { return onlyOn(a, "a", "c") })
+	a.awaitMembers(map[string]string{"a": "up", "b": "draining", "c": "up"})
+	l.progress(100)
+	a.must(http.MethodPost, "/cluster/drain?node=b&on=false", nil, nil)
+	a.awaitCounts(34, 33, 33)
+
+	// Leaving: the process ends by itself, and with its vote nothing is missing.
+	third := nodes[2]
+	third.must(http.MethodPost, "/cluster/leave", nil, nil)
+	require.Equal(t, 0, third.awaitEnd())
+	eventually(t, "c has no shard left", func() error { return onlyOn(a, "a", "b") })
+	l.progress(100)
+	l.end(a)
+	l.unfailing()
+	require.Contains(t, third.log(), "leaving the cluster")
+
+	// Its seat is empty, and it may come back as what it was: a server.
+	eventually(t, "one server votes, as two are no better", func() error { return voters(a, 1) })
+	third.start()
+	third.awaitReady()
+	a.awaitCounts(34, 33, 33)
+	eventually(t, "three servers vote", func() error { return voters(a, 3) })
+
+	b.kill()
+	err := third.do(http.MethodPost, "/cluster/forget?node=a", nil, nil)
+	p, ok := errors.AsType[*problem](err)
+	require.True(t, ok, "a live node is not forgotten: %v", err)
+	require.Equal(t, http.StatusConflict, p.Status)
+	require.Contains(t, p.Detail, `"a"`)
+	require.Contains(t, p.Hint, "drover cluster leave")
+	eventually(t, "b is forgotten", func() error { return third.do(http.MethodPost, "/cluster/forget?node=b", nil, nil) })
+	eventually(t, "b is no member", func() error {
+		for _, n := range []*node{a, third} {
+			have, err := n.members()
+			if err != nil {
+				return err
+			}
+			if m, there := have["b"]; there && m.State != "left" {
+				return fmt.Errorf("%s shows it as %s", n.name, m.State)
+			}
+		}
+		return nil
+	})
+	eventually(t, "shards lie on a and c", func() error { return onlyOn(a, "a", "c") })
+	eventually(t, "one server votes", func() error { return voters(a, 1) })
+	c.leader()
+}
+
+// voters says nothing if raft has so many voters. There is no view of them but through what they are for, so the log of the leader tells.
+func voters(through *node, want int) error {
+	var l leader
+	if err := through.get("/cluster/leader", &l); err != nil {
+		return err
+	}
+	i := slices.IndexFunc(through.c.nodes, func(n *node) bool { return n.name == l.Name })
+	if i < 0 || !through.c.nodes[i].running() {
+		return fmt.Errorf("the leader %q does not live", l.Name)
+	}
+	if have := int(through.c.nodes[i].metric("drover_raft_voters")); have != want {
+		return fmt.Errorf("there are %d", have)
+	}
+	return nil
+}
