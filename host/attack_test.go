@@ -129,6 +129,17 @@ func TestCallerWhoGivesUp(t *testing.T) {
 	require.Len(t, d.Records, 1, "no second try")
 }
 
+// Reasons and descriptions come out in one line and without control characters.
+func TestRudeTexts(t *testing.T) {
+	s := load(t, host.Compiler, fixture(t, "attack/rude"), host.Limits{})
+	res := rebalance(s)
+	require.NoError(t, res.Err)
+	require.Equal(t, `\x1b[31m\nx`, res.Plan.Moves[0].Reason)
+	d, err := s.Describe(context.Background())
+	require.NoError(t, err)
+	require.Equal(t, `\x1b[31m\nx`, d.Name)
+}
+
 // A million moves of one shard: longer than anything there is to say about 16 shards, and so not even read.
 func TestMillionMoves(t *testing.T) {
 	for _, e := range engines {

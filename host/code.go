@@ -187,7 +187,7 @@ func (r *Runtime) compile(ctx context.Context, c *code, decoded *wasmbin.Module,
 	if err != nil && timed.Err() == nil && r.cacheDir != "" {
 		// A damaged file in the cache, or one that cannot be read: once more
 		// without it.
-		if cerr := r.clearCache(); cerr != nil {
+		if cerr := clearCache(r.cacheDir); cerr != nil {
 			return fmt.Errorf("compile %s: %w", c.key.digest, errors.Join(err, cerr))
 		}
 		compiled, err = r.wazero.CompileModule(timed, res.Wasm)
@@ -199,6 +199,12 @@ func (r *Runtime) compile(ctx context.Context, c *code, decoded *wasmbin.Module,
 		return &RefusedError{Findings: append(c.findings, finding(RuleCompile, "not done after %s", timeout))}
 	case err != nil:
 		return fmt.Errorf("compile %s: %w", c.key.digest, err)
+	}
+	if r.cacheDir != "" {
+		if err := sealCache(r.cacheDir); err != nil {
+			// Swept at the next start; nothing else needs it.
+			r.log.WarnContext(ctx, "cache of compiled strategies", "error", err)
+		}
 	}
 	c.compiled, c.rewrite = compiled, res
 	res.Wasm = nil // as large as the module, and of no more use

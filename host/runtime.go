@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	goruntime "runtime"
 	"sync"
 
@@ -64,7 +62,7 @@ type Options struct {
 	Engine Engine
 	// CacheDir keeps machine code between runs; empty keeps none. Whoever can
 	// write there can run code in this process: the directory is made with mode
-	// 0700, and one that others may write to is refused.
+	// 0700, and one that others own or may write to is refused.
 	CacheDir string
 	// Logger gets what guests log; nil discards it.
 	Logger *slog.Logger
@@ -101,12 +99,10 @@ func NewRuntime(ctx context.Context, o Options) (*Runtime, error) {
 		r.log = slog.New(slog.DiscardHandler)
 	}
 	if o.CacheDir != "" && o.Engine == Compiler {
-		r.cacheDir = filepath.Join(o.CacheDir, fmt.Sprintf("cost-model-%d", CostModel))
-		cache, err := openCache(r.cacheDir)
-		if err != nil {
+		var err error
+		if r.cache, r.cacheDir, err = openCache(o.CacheDir); err != nil {
 			return nil, err
 		}
-		r.cache = cache
 	} else {
 		r.cache = wazero.NewCompilationCache()
 	}
@@ -124,46 +120,6 @@ func runtimeConfig(e Engine) wazero.RuntimeConfig {
 		c = wazero.NewRuntimeConfigInterpreter()
 	}
 	return c.WithCoreFeatures(features).WithMemoryLimitPages(MaxMemoryPages).WithDebugInfoEnabled(false)
-}
-
-// openCache opens the cache of machine code for the present cost model. wazero
-// keys what lies in it by its own version, the machine's features and the
-// digest of the rewritten module.
-func openCache(dir string) (wazero.CompilationCache, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("cache of compiled strategies: %w", err)
-	}
-	info, err := os.Stat(dir)
-	if err != nil {
-		return nil, fmt.Errorf("cache of compiled strategies: %w", err)
-	}
-	if info.Mode().Perm()&0o022 != 0 {
-		return nil, fmt.Errorf("cache of compiled strategies: %s has mode %#o: others could place machine code there; run chmod 700 on it, or remove it",
-			dir, info.Mode().Perm())
-	}
-	cache, err := wazero.NewCompilationCacheWithDir(dir)
-	if err != nil {
-		return nil, fmt.Errorf("cache of compiled strategies in %s: %w", dir, err)
-	}
-	return cache, nil
-}
-
-// clearCache removes the machine code that is kept, so that it is made anew.
-func (r *Runtime) clearCache() error {
-	entries, err := os.ReadDir(r.cacheDir)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, e := range entries {
-		// wazero wants its own directories to stay.
-		files, err := filepath.Glob(filepath.Join(r.cacheDir, e.Name(), "*"))
-		errs = append(errs, err)
-		for _, f := range files {
-			errs = append(errs, os.Remove(f))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // Engine returns the engine that the runtime was made for.

@@ -404,6 +404,10 @@ func readPlan(snap *pluginapi.Snapshot, out []byte) (pluginapi.Plan, error) {
 	if err != nil {
 		return pluginapi.Plan{}, badAnswer(err)
 	}
+	plan.Reason = clean(plan.Reason, maxText)
+	for i := range plan.Moves {
+		plan.Moves[i].Reason = clean(plan.Moves[i].Reason, maxText)
+	}
 	return plan, nil
 }
 
@@ -414,6 +418,10 @@ func readHomes(snap *pluginapi.Snapshot, shards []uint32, out []byte) (pluginapi
 	}
 	if err != nil {
 		return pluginapi.Homes{}, badAnswer(err)
+	}
+	homes.Reason = clean(homes.Reason, maxText)
+	for i := range homes.Reasons {
+		homes.Reasons[i] = clean(homes.Reasons[i], maxText)
 	}
 	return homes, nil
 }
@@ -499,6 +507,15 @@ func (s *Strategy) describe(ctx context.Context, in *instance) (pluginapi.Descri
 	d, err := pluginapi.DecodeDescription(out)
 	if err != nil {
 		return pluginapi.Description{}, badAnswer(err)
+	}
+	for _, text := range []*string{&d.Name, &d.Version, &d.Summary} {
+		*text = clean(*text, maxText)
+	}
+	for i := range d.Config {
+		k := &d.Config[i]
+		for _, text := range []*string{&k.Key, &k.Type, &k.Help} {
+			*text = clean(*text, maxText)
+		}
 	}
 	return d, nil
 }

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// What a module or a guest says goes into errors, findings, logs and on
-// terminals: in one line, without control characters, and no longer than this.
+// What a module or a guest says, reasons and descriptions included, goes into
+// errors, findings, logs and on terminals: in one line, without control characters, and no longer than this.
 const (
 	maxText = 1024 // bytes of a message
 	maxName = 128  // bytes of a name within one
@@ -25,7 +25,7 @@ func clean(s string, most int) string {
 			s = s[:len(s)-1] // the start of the rune that was cut
 		}
 	}
-	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) || !utf8.ValidString(s) {
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		var b strings.Builder
 		for i, r := range s {
 			switch quoted := strconv.QuoteRune(r); {

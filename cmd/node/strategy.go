@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -225,9 +228,41 @@ func newStrategyDescribeCommand() *cobra.Command {
 func describe(d pluginapi.Description, digest host.Digest) description {
 	out := description{Name: d.Name, Version: d.Version, Summary: d.Summary, Config: map[string]describedKey{}, Digest: digest, ABI: host.ABI}
 	for _, k := range d.Config {
-		out.Config[k.Key] = describedKey{k.Type, k.Default, k.Help}
+		out.Config[k.Key] = describedKey{k.Type, jsonValue(k.Default), k.Help}
 	}
 	return out
+}
+
+// jsonValue returns a default as JSON can hold it: NaN and the infinities as text.
+func jsonValue(v any) any {
+	switch v := v.(type) {
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return strconv.FormatFloat(v, 'g', -1, 64)
+		}
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = jsonValue(v[i])
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for key := range v {
+			out[key] = jsonValue(v[key])
+		}
+		return out
+	}
+	return v
+}
+
+// defaultText returns a default for people, as JSON, which leaves no control character as it is.
+func defaultText(v any) string {
+	b, err := json.Marshal(jsonValue(v))
+	if err != nil {
+		return strconv.Quote(fmt.Sprint(v))
+	}
+	return string(b)
 }
 
 func printDescription(w io.Writer, d pluginapi.Description, digest host.Digest) error {
@@ -245,7 +280,7 @@ func printDescription(w io.Writer, d pluginapi.Description, digest host.Digest) 
 	for _, k := range d.Config {
 		fmt.Fprintf(&b, "  %s (%s", k.Key, k.Type)
 		if k.Default != nil {
-			fmt.Fprintf(&b, ", default %v", k.Default)
+			fmt.Fprintf(&b, ", default %s", defaultText(k.Default))
 		}
 		b.WriteString(")")
 		if k.Help != "" {
