@@ -431,3 +431,24 @@ func TestMetricsAreDocumented(t *testing.T) {
 	assert.Contains(t, page, `drover_leader 1`)
 	assert.Contains(t, page, fmt.Sprintf(`drover_members{state="up"} 1`))
 }
+
+// Spec 5.1: "without another node to go to it ends at once": nodes that are all told to end at the same time do not wait for one another until shutdown_timeout.
+func TestAllEndTogether(t *testing.T) {
+	f := newFleet(t)
+	for _, n := range []string{"a", "b", "c"} {
+		f.start(f.config(n))
+	}
+	f.settled()
+	for s := range numShards {
+		f.all()[s%3].add(t, accountOn(sharding.ShardID(s)), 1)
+	}
+	began := time.Now()
+	all := f.all()
+	for _, m := range all {
+		m.cancel()
+	}
+	for _, m := range all {
+		require.NoError(t, f.stop(m))
+	}
+	assert.Less(t, time.Since(began), all[0].cfg.ShutdownTimeout*3/4, "they waited for their time-outs")
+}
