@@ -326,14 +326,14 @@ func (n *Node) confirmReady(ctx context.Context, s controlplane.Server, index ui
 	if !n.await() {
 		return false
 	}
-	for _, m := range n.memberList() {
-		if m.Server != s.ID || m.Status != cluster.Up {
+	for _, m := range n.data.Members() {
+		if m.Info.Server != s.ID || !n.isUp(m.Member) {
 			continue
 		}
-		if m.Identity() != n.self {
-			n.copyModules(ctx, m.Identity())
+		if m.Member != n.self {
+			n.copyModules(ctx, m.Member)
 		}
-		out, err := n.callMember(ctx, m.Identity(), callReady, binary.BigEndian.AppendUint64(nil, index))
+		out, err := n.callMember(ctx, m.Member, callReady, binary.BigEndian.AppendUint64(nil, index))
 		return err == nil && len(out) == 1 && out[0] == 1
 	}
 	return false

@@ -103,17 +103,14 @@ func (n *Node) createCluster(ctx context.Context) {
 
 // noteServers keeps in the log which node runs which raft server, so that it can be forgotten by name.
 func (n *Node) noteServers(ctx context.Context, known []protocol.PutServer) {
-	for _, m := range n.memberList() {
-		if m.Server.IsZero() || m.Status != cluster.Up {
+	for _, m := range n.data.Members() {
+		if m.Info.Server.IsZero() || !n.isUp(m.Member) {
 			continue
 		}
-		have := slices.ContainsFunc(known, func(s protocol.PutServer) bool {
-			return s.Server == m.Server && s.Member == m.Identity() && s.Address == m.Transport
-		})
-		if have {
+		body := protocol.PutServer{Server: m.Info.Server, Member: m.Member, Address: m.Info.Address}
+		if slices.Contains(known, body) {
 			continue
 		}
-		body := protocol.PutServer{Server: m.Server, Member: m.Identity(), Address: m.Transport}
 		if answer, err := n.request(ctx, coordinator.PutServer{Body: body}); err != nil || answer.Err != "" {
 			return // the next round tries again
 		}

@@ -78,7 +78,9 @@ type Plane struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
-	broken bool // owner's: an entry could not be read
+	broken bool   // owner's: an entry could not be read
+	said   string // steward's: the last trouble that it has told, and when
+	saidAt time.Time
 
 	mu    sync.Mutex
 	known []Server
@@ -342,14 +344,34 @@ func (p *Plane) steward() {
 		}
 		for p.raft.State() == raft.Leader && p.ctx.Err() == nil {
 			changed, err := p.adjust()
-			if err != nil {
-				p.cfg.Logger.Warn("raft membership could not be changed: trying again", "error", err)
+			if err != nil && p.ctx.Err() == nil {
+				p.sayUnchanged(err)
 			}
 			if !changed || err != nil {
 				break
 			}
 		}
 	}
+}
+
+// repeatAfter is how often the same trouble is told.
+const repeatAfter = time.Minute
+
+// sayUnchanged logs why a change was not made: a loss of leadership on the way is none of anybody's business, and the rest not each half second.
+func (p *Plane) sayUnchanged(err error) {
+	level := slog.LevelWarn
+	for _, passing := range []error{raft.ErrLeadershipTransferInProgress, raft.ErrLeadershipLost, raft.ErrNotLeader, raft.ErrRaftShutdown} {
+		if errors.Is(err, passing) {
+			level = slog.LevelDebug
+		}
+	}
+	if level == slog.LevelWarn {
+		if err.Error() == p.said && time.Since(p.saidAt) < repeatAfter {
+			return
+		}
+		p.said, p.saidAt = err.Error(), time.Now()
+	}
+	p.cfg.Logger.Log(p.ctx, level, "raft membership could not be changed: trying again", "error", err)
 }
 
 // adjust makes one change of raft's configuration, if one is due.
@@ -377,6 +399,8 @@ func (p *Plane) adjust() (bool, error) {
 		f = p.raft.AddVoter(id, addr, index, patience)
 	case demoteVoter:
 		f = p.raft.DemoteVoter(id, index, patience)
+	case removeServer:
+		f = p.raft.RemoveServer(id, index, patience)
 	}
 	if err := f.Error(); err != nil {
 		return false, fmt.Errorf("%s %s: %w", c.Op, id, err)
