@@ -7,7 +7,7 @@
 // Order of start: data_dir (lock, identities), transport, raft (where the node has the coordinator role), data plane, gossip, HTTP; of the end:
 // the reverse, after a drain. The parts know nothing of one another: what one tells another goes through this package.
 //
-// Goroutines: Run's caller waits; one watches over the cluster's creation and hints at the leader (watch.go); the others belong to the parts.
+// Goroutines: Run's caller waits; one joins, and one finds out whether those that were joined accept this node (accept.go); one watches over the cluster's creation and hints at the leader (watch.go); the others belong to the parts.
 package node
 
 import (
@@ -265,6 +265,16 @@ func (n *Node) start(ctx context.Context, c *closers) error {
 		}
 	}()
 	c.add(func() error { stopJoining(); <-joined; return nil })
+	if len(cfg.Gossip.Join) > 0 {
+		checked := make(chan struct{})
+		go func() {
+			defer close(checked)
+			if err := n.checkAccepted(joining); err != nil {
+				n.fail(err)
+			}
+		}()
+		c.add(func() error { stopJoining(); <-checked; return nil })
+	}
 
 	addr := Addresses{HTTP: listener.Addr().String(), Gossip: n.cluster.Addr(), Transport: n.transport.Addr().String()}
 	n.log.Info("node started", "version", buildinfo.Version(), "incarnation", n.self.Incarnation, "http", addr.HTTP, "gossip", addr.Gossip, "transport", addr.Transport)

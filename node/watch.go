@@ -199,5 +199,8 @@ func (e *RefusedError) Error() string {
 // IsConfig says whether an error of Run comes from what the user configured, for the exit code.
 func IsConfig(err error) bool {
 	var refused *RefusedError
-	return errors.As(err, &refused)
+	var misfit *NotAcceptedError
+	var key *cluster.KeyError
+	var other *cluster.OtherClusterError
+	return errors.As(err, &refused) || errors.As(err, &misfit) || errors.As(err, &key) || errors.As(err, &other)
 }
