@@ -138,13 +138,18 @@ func (n *Node) Run(ctx context.Context) (err error) {
 		return errors.New("this node has run already: make another one with node.New")
 	}
 	closers := &closers{}
+	started := false
 	defer func() {
 		close(n.ended)
 		err = errors.Join(err, closers.close())
+		if started {
+			n.log.Info("stopped")
+		}
 	}()
 	if err := n.start(ctx, closers); err != nil {
 		return err
 	}
+	started = true
 	select {
 	case <-ctx.Done():
 		n.log.Info("stopping: shards are handed off first", "timeout", n.cfg.ShutdownTimeout)
