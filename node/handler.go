@@ -135,6 +135,14 @@ func (n *Node) note(c coordinator.Note) {
 		level = slog.LevelDebug
 	case coordinator.NoteNoCandidates: // so it is while a cluster starts and ends
 		level = slog.LevelInfo
+	case coordinator.NoteLeaseLapsed:
+		if n.stopping.Load() { // those that end together wait for nobody's lease
+			level = slog.LevelInfo
+		}
+	case coordinator.NoteShardsHomed:
+		if c.Count == 1 { // on first contact, one after the other
+			level = slog.LevelDebug
+		}
 	}
 	if c.Node != "" {
 		attrs = append(attrs, "of", c.Node)

@@ -41,6 +41,9 @@ import (
 // Config is what node.toml holds.
 type Config = config.Config
 
+// DefaultConfig gives the configuration of a node of which no file says anything: one voter on loopback, without types.
+func DefaultConfig() *Config { return config.Default() }
+
 // LoadConfig reads a node.toml, the environment and overrides of the form dotted.key=value. kinds name the entities that the program hosts
 // besides the built-in ones.
 func LoadConfig(file string, set []string, kinds ...sharding.Kind) (*Config, error) {
@@ -104,6 +107,7 @@ type Node struct {
 	leave    chan struct{} // closed by Leave: end, and for good
 	leaveOne sync.Once
 	stopping atomic.Bool
+	silent   atomic.Bool // the log has had its last line
 
 	mu      sync.Mutex
 	members []cluster.Member              // sorted by name
@@ -111,8 +115,11 @@ type Node struct {
 	leavers map[sharding.Member]struct{}  // whose servers this node has taken out as leader, at their wish
 }
 
-// New makes a node; Run starts it. cfg has been validated by LoadConfig, or is built on config.Default and validated here.
+// New makes a node; Run starts it. cfg has been validated by LoadConfig, or is built on DefaultConfig and validated here.
 func New(cfg *Config, opts Options, kinds ...sharding.Kind) (*Node, error) {
+	if cfg == nil {
+		return nil, errors.New("node.New needs a configuration: take that of node.LoadConfig or node.DefaultConfig")
+	}
 	if err := cfg.Validate(kindNames(kinds)); err != nil {
 		return nil, err
 	}
@@ -121,6 +128,7 @@ func New(cfg *Config, opts Options, kinds ...sharding.Kind) (*Node, error) {
 	if n.log == nil {
 		n.log = slog.Default()
 	}
+	n.log = slog.New(endable{n.log.Handler(), &n.silent})
 	n.requests.waiting = map[uint64]chan coordinator.Answer{}
 	for _, k := range append(builtin.Kinds(), kinds...) {
 		if _, twice := n.kinds[k.Name()]; twice {
@@ -145,6 +153,7 @@ func (n *Node) Run(ctx context.Context) (err error) {
 		if started {
 			n.log.Info("stopped")
 		}
+		n.silent.Store(true)
 	}()
 	if err := n.start(ctx, closers); err != nil {
 		return err

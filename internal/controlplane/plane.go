@@ -69,18 +69,19 @@ type Config struct {
 
 // Plane is a raft server with the coordinator machine on it.
 type Plane struct {
-	cfg    Config
-	log    *wal.WAL
-	meta   *metadb.BoltMetaDB
-	raft   *raft.Raft
-	inbox  *queue.Queue[item]
-	out    *queue.Queue[*protocol.Entry]
-	ctx    context.Context
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-	broken bool   // owner's: an entry could not be read
-	said   string // steward's: the last trouble that it has told, and when
-	saidAt time.Time
+	cfg     Config
+	log     *wal.WAL
+	meta    *metadb.BoltMetaDB
+	raft    *raft.Raft
+	inbox   *queue.Queue[item]
+	out     *queue.Queue[*protocol.Entry]
+	ctx     context.Context
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+	broken  bool                               // owner's: an entry could not be read
+	readyAt map[sharding.Incarnation]time.Time // steward's: when a spare was last found ready
+	said    string                             // steward's: the last trouble that it has told, and when
+	saidAt  time.Time
 
 	mu    sync.Mutex
 	known []Server
@@ -123,7 +124,7 @@ func Open(cfg Config) (*Plane, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("raft snapshots in %s: %w", cfg.Dir, err), log.Close(), meta.Close())
 	}
-	p := &Plane{cfg: cfg, log: log, meta: meta, inbox: queue.New[item](0), out: queue.New[*protocol.Entry](0), kick: make(chan struct{}, 1)}
+	p := &Plane{cfg: cfg, log: log, meta: meta, inbox: queue.New[item](0), out: queue.New[*protocol.Entry](0), kick: make(chan struct{}, 1), readyAt: map[sharding.Incarnation]time.Time{}}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	rc := raft.DefaultConfig()
 	rc.LocalID = raft.ServerID(cfg.Server.String())
@@ -418,7 +419,21 @@ func isSpare(seats []seat, id sharding.Incarnation) bool {
 	return false
 }
 
+// readyFor is how long a server counts as ready once it was: the log grows on, and who has just been found to keep up keeps up.
+const readyFor = 5 * time.Second
+
 func (p *Plane) ready(s Server) bool {
+	if time.Since(p.readyAt[s.ID]) < readyFor {
+		return true
+	}
+	ok := p.askReady(s)
+	if ok {
+		p.readyAt[s.ID] = time.Now()
+	}
+	return ok
+}
+
+func (p *Plane) askReady(s Server) bool {
 	ctx, cancel := context.WithTimeout(p.ctx, 2*time.Second)
 	defer cancel()
 	return p.cfg.ConfirmReady(ctx, s, p.raft.CommitIndex())
