@@ -244,8 +244,9 @@ func (e *RefusedError) Error() string {
 // IsConfig says whether an error of Run comes from what the user configured, for the exit code.
 func IsConfig(err error) bool {
 	var refused *RefusedError
+	var strategy *StrategyError
 	var misfit *NotAcceptedError
 	var key *cluster.KeyError
 	var other *cluster.OtherClusterError
-	return errors.As(err, &refused) || errors.As(err, &misfit) || errors.As(err, &key) || errors.As(err, &other)
+	return errors.As(err, &refused) || errors.As(err, &strategy) || errors.As(err, &misfit) || errors.As(err, &key) || errors.As(err, &other)
 }

@@ -9,22 +9,22 @@ var core = []string{
 var Rules = []Rule{
 	{
 		Name: "only internal/cluster imports serf", Reason: "membership is a hint; nothing else may come to depend on how it is spread",
-		In: []string{"..."}, Except: []string{"internal/cluster/...", "internal/deps"}, Tests: true,
+		In: []string{"..."}, Except: []string{"internal/cluster/..."}, Tests: true,
 		Deny: []string{"github.com/hashicorp/serf/...", "github.com/hashicorp/memberlist/..."},
 	},
 	{
 		Name: "only internal/controlplane imports raft", Reason: "the log is reached through one thin shell, so that what is replicated stays in sharding/protocol",
-		In: []string{"..."}, Except: []string{"internal/controlplane/...", "internal/deps"}, Tests: true,
+		In: []string{"..."}, Except: []string{"internal/controlplane/..."}, Tests: true,
 		Deny: []string{"github.com/hashicorp/raft/...", "github.com/hashicorp/raft-wal/...", "github.com/hashicorp/raft-autopilot/..."},
 	},
 	{
 		Name: "only host imports wazero", Reason: "no guest may run but metered, limited and from its image",
-		In: []string{"..."}, Except: []string{"host/...", "internal/deps"}, Tests: true,
+		In: []string{"..."}, Except: []string{"host/..."}, Tests: true,
 		Deny: []string{"github.com/tetratelabs/wazero/..."},
 	},
 	{
 		Name: "only internal/transport imports grpc", Reason: "its stream sits behind a small interface so that another can take its place",
-		In: []string{"..."}, Except: []string{"internal/transport/...", "internal/deps"}, Tests: true,
+		In: []string{"..."}, Except: []string{"internal/transport/..."}, Tests: true,
 		Deny: []string{"google.golang.org/grpc/...", "google.golang.org/protobuf/..."},
 	},
 	{
@@ -86,7 +86,7 @@ var Rules = []Rule{
 	},
 	{
 		Name: "testify stays in tests", Reason: "a node carries no test library; host/harness is one",
-		In: []string{"..."}, Except: []string{"host/harness/...", "internal/deps", "sharding/simulation/..."}, Deny: []string{"github.com/stretchr/testify/...", "pgregory.net/rapid/..."},
+		In: []string{"..."}, Except: []string{"host/harness/...", "sharding/simulation/..."}, Deny: []string{"github.com/stretchr/testify/...", "pgregory.net/rapid/..."},
 		Std: []string{"testing/..."},
 	},
 }

@@ -35,6 +35,7 @@ type world struct {
 	wires map[wire]*queue.Queue[func()]
 	cut   map[wire]error // refuses what is sent
 	once  map[wire]bool  // refuses the next frame alone
+	ended bool           // no wire is laid any more
 	wg    sync.WaitGroup
 }
 
@@ -125,6 +126,9 @@ func (w *world) send(from, to sharding.Member, control bool, frame []byte) error
 		return errors.New("too large")
 	}
 	q := w.wires[k]
+	if q == nil && w.ended {
+		return errCut
+	}
 	if q == nil {
 		q = queue.New[func()](0)
 		w.wires[k] = q
@@ -293,6 +297,7 @@ func newWorld(t *testing.T, names ...string) *world {
 		}
 		close(w.coord.stop)
 		w.mu.Lock()
+		w.ended = true // the coordinator may be sending still
 		for _, q := range w.wires {
 			q.Close()
 		}
