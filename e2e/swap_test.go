@@ -1,0 +1,162 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/droverhq/drover/strategies"
+)
+
+type strategyRow struct {
+	Type, Name, Digest, Source, State string
+	Calls, Failures                   uint64
+	Fuel                              struct {
+		Last  *uint64
+		Limit uint64
+	}
+}
+
+// strategy gives the counter's strategy, as a node tells it.
+func (n *node) strategy() (strategyRow, error) {
+	var view struct{ Strategies []strategyRow }
+	if err := n.get("/cluster/strategies", &view); err != nil {
+		return strategyRow{}, err
+	}
+	if len(view.Strategies) != 1 {
+		return strategyRow{}, fmt.Errorf("there are %d strategies", len(view.Strategies))
+	}
+	return view.Strategies[0], nil
+}
+
+// awaitStrategy waits until every live node tells of one digest in one state.
+func (c *cluster) awaitStrategy(digest, state string) {
+	c.t.Helper()
+	for _, n := range c.live() {
+		eventually(c.t, fmt.Sprintf("node %s: strategy %s is %s", n.name, digest, state), func() error {
+			s, err := n.strategy()
+			if err == nil && (s.Digest != digest || s.State != state) {
+				err = fmt.Errorf("it is %+v", s)
+			}
+			return err
+		})
+	}
+}
+
+func builtin(t *testing.T, name string) (wasm []byte, digest string) {
+	t.Helper()
+	wasm, digest, ok := strategies.Builtin(name)
+	require.True(t, ok)
+	return wasm, "sha256:" + digest
+}
+
+const looping = "testdata/three-nodes-loop.wasm"
+
+// Strategies come and go under load without an error (spec 1.4): by PUT, by command, by digest. One that loops as soon as it sees three nodes is
+// stopped by its fuel, and after three failures the one before is back.
+func TestSwaps(t *testing.T) {
+	c := newCluster(t, quick...)
+	nodes, _ := settledThree(t, c)
+	l := startLoad(t, 6, ids("swap", 24), nodes...)
+	l.progress(100)
+
+	wasm, digest := builtin(t, "hash")
+	var row strategyRow
+	nodes[1].must(http.MethodPut, "/cluster/strategies/counter?source=builtin:hash", wasm, &row)
+	require.Equal(t, digest, row.Digest)
+	require.Equal(t, "hash", row.Name)
+	c.awaitStrategy(digest, "active")
+	l.progress(100)
+
+	file := filepath.Join(t.TempDir(), "rendezvous.wasm")
+	wasm, digest = builtin(t, "rendezvous")
+	require.NoError(t, os.WriteFile(file, wasm, 0o600))
+	cli(t, "strategy", "swap", "counter", file, "--address", nodes[2].http)
+	c.awaitStrategy(digest, "active")
+	l.progress(100)
+
+	_, digest = builtin(t, "leastshard")
+	nodes[0].must(http.MethodPut, "/cluster/strategies/counter", fmt.Appendf(nil, `{"digest":%q,"config":{"threshold":1,"max_moves":100}}`, digest), nil)
+	c.awaitStrategy(digest, "active")
+	nodes[0].awaitCounts(34, 33, 33)
+	l.progress(100)
+
+	// 5 M units are a few milliseconds: fuel ends the loop on any machine, long before the clock could.
+	bad, err := os.ReadFile(looping)
+	require.NoError(t, err)
+	nodes[1].must(http.MethodPut, "/cluster/strategies/counter?source=three-nodes-loop.wasm", bad, &row)
+	nodes[1].must(http.MethodPut, "/cluster/strategies/counter", []byte(`{"limits":{"fuel":5000000}}`), nil)
+	c.awaitStrategy(digest, "reverted")
+	before := nodes[0].shards()
+	l.progress(200)
+	l.end(nodes[2])
+	l.unfailing()
+	require.Zero(t, nodes[0].shards().moves(before), "the looping strategy has moved nothing, and the old one finds all as it left it")
+	led, _ := c.leader()
+	require.GreaterOrEqual(t, led.metric("drover_strategy_failures_total"), 3.0)
+}
+
+// The leader is killed while strategies are swapped through another node: whatever the client was told, every node ends on one digest, and it is one
+// of the two (spec 1.4, issue 2).
+func TestLeaderDiesDuringSwap(t *testing.T) {
+	c := newCluster(t, quick...)
+	settledThree(t, c)
+	led, _ := c.leader()
+	through := c.others(led)[0]
+	_, hash := builtin(t, "hash")
+	_, least := builtin(t, "leastshard")
+	var killed atomic.Bool
+	done := make(chan error, 1)
+	begun := make(chan struct{})
+	go func() {
+		var err error
+		begin := sync.OnceFunc(func() { close(begun) })
+		defer begin()
+		for i := 0; err == nil; i++ {
+			to := []string{hash, least}[i%2]
+			if i == 3 {
+				begin() // swaps go through by now: one is under way at any time
+			}
+			err = through.do(http.MethodPut, "/cluster/strategies/counter", fmt.Appendf(nil, `{"digest":%q}`, to), nil)
+			if killed.Load() {
+				break
+			}
+		}
+		done <- err
+	}()
+	<-begun
+	led.kill()
+	killed.Store(true)
+	t.Logf("the swap at the leader's death: %v", <-done)
+	c.leader()
+	var last string
+	eventually(t, "every node tells of one digest", func() error {
+		digests := map[string]bool{}
+		for _, n := range c.live() {
+			s, err := n.strategy()
+			if err != nil {
+				return err
+			}
+			if s.State != "active" {
+				return fmt.Errorf("%s tells of %+v", n.name, s)
+			}
+			last = s.Digest
+			digests[s.Digest] = true
+		}
+		if len(digests) != 1 {
+			return fmt.Errorf("%v", digests)
+		}
+		return nil
+	})
+	require.Contains(t, []string{hash, least}, last)
+	led.start()
+	led.awaitReady()
+	c.awaitStrategy(last, "active")
+	touch(t, led, ids("afterwards", 100))
+}
