@@ -267,7 +267,8 @@ const (
 	leaderRetry    = 100 * time.Millisecond
 )
 
-// callLeader makes a call to whoever leads, waiting out an election. It repeats a call only where it surely was not carried out.
+// callLeader makes a call to whoever leads, waiting out an election. It repeats a call only where it surely was not carried out, or changes nothing;
+// after any other break of the connection the caller is told that the outcome is unknown.
 func (n *Node) callLeader(ctx context.Context, method string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, leaderPatience)
 	defer cancel()
@@ -281,8 +282,16 @@ func (n *Node) callLeader(ctx context.Context, method string, body []byte) ([]by
 			}
 		}
 		var unreachable *transport.UnavailableError
-		if !errors.Is(err, errNotLeader) && !errors.As(err, &unreachable) && !errors.Is(err, transport.ErrUnknownPeer) {
+		var problem *httpapi.Problem
+		var remote *transport.RemoteError
+		switch {
+		case errors.Is(err, errNotLeader), errors.As(err, &unreachable), errors.Is(err, transport.ErrUnknownPeer):
+		case errors.As(err, &problem), errors.As(err, &remote), errors.Is(err, transport.ErrTooLarge), errors.Is(err, transport.ErrClosed):
 			return nil, err
+		case method == callStrategies, method == callExplain: // they change nothing
+		default:
+			return nil, &httpapi.Problem{Kind: httpapi.KindUnknownOutcome, Detail: "the coordinator went away before it answered: it may have been done",
+				Hint: "look first: drover cluster shards, drover strategy list"}
 		}
 		select {
 		case <-ctx.Done():
