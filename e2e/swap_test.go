@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -70,8 +71,11 @@ func TestSwaps(t *testing.T) {
 	var row strategyRow
 	nodes[1].must(http.MethodPut, "/cluster/strategies/counter?source=builtin:hash", wasm, &row)
 	require.Equal(t, digest, row.Digest)
-	require.Equal(t, "hash", row.Name)
+	require.Equal(t, "builtin:hash", row.Source)
 	c.awaitStrategy(digest, "active")
+	row, err := nodes[2].strategy()
+	require.NoError(t, err)
+	require.Equal(t, "hash", row.Name)
 	l.progress(100)
 
 	file := filepath.Join(t.TempDir(), "rendezvous.wasm")
@@ -133,7 +137,13 @@ func TestLeaderDiesDuringSwap(t *testing.T) {
 	<-begun
 	led.kill()
 	killed.Store(true)
-	t.Logf("the swap at the leader's death: %v", <-done)
+	if err := <-done; err != nil {
+		p, ok := errors.AsType[*problem](err)
+		require.True(t, ok, "%v", err)
+		require.Contains(t, []string{"urn:drover:problem:unknown-outcome", "urn:drover:problem:unavailable", "urn:drover:problem:conflict"}, p.Type,
+			"the swap at the leader's death: %s", p.Raw)
+		require.NotEmpty(t, p.Hint)
+	}
 	c.leader()
 	var last string
 	eventually(t, "every node tells of one digest", func() error {
