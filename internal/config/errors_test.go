@@ -247,3 +247,16 @@ func TestFiles(t *testing.T) {
 	_, err = Load(Options{File: "node.toml", Data: []byte(doc), Hostname: host})
 	assert.NoError(t, err)
 }
+
+// A value that could not be read is one error: what stands in its place is not judged too.
+func TestOneErrorForOneMistake(t *testing.T) {
+	for key, text := range map[string]string{"name": "name = 7", "gossip.bind": "gossip.bind = 7", "sharding.lease_ttl": "sharding.lease_ttl = true"} {
+		file := filepath.Join(t.TempDir(), "node.toml")
+		require.NoError(t, os.WriteFile(file, []byte(text+"\n"), 0o600))
+		_, err := Load(Options{File: file})
+		var all Errors
+		require.ErrorAs(t, err, &all, key)
+		require.Len(t, all, 1, "%v", err)
+		require.Equal(t, key, all[0].Key)
+	}
+}

@@ -54,8 +54,14 @@ func Load(o Options) (*Config, error) {
 	if entities == nil {
 		entities = Entities
 	}
+	wrong := map[string]bool{} // what could not be read at all is not judged by its default or zero value too
+	for _, e := range l.errs {
+		wrong[e.Key] = true
+	}
 	for _, f := range l.config.validate(entities) {
-		l.fail(f.path, f.message, f.notYet)
+		if !wrong[l.config.pretty(f.path)] {
+			l.fail(f.path, f.message, f.notYet)
+		}
 	}
 	if o.Files {
 		l.files()
