@@ -57,13 +57,33 @@ func (n *Node) types(ctx context.Context) ([]dataplane.Type, error) {
 	for _, t := range n.cfg.Types {
 		spec, err := n.strategySpec(ctx, t)
 		if err != nil {
-			return nil, fmt.Errorf("type %q: strategy = %q: %w", t.Name, t.Strategy, err)
+			return nil, &StrategyError{Type: sharding.TypeName(t.Name), Strategy: t.Strategy, Err: err}
 		}
 		expect := uint32(max(n.cfg.Raft.BootstrapExpect, 1))
 		out = append(out, dataplane.Type{Kind: n.kinds[t.Entity], Info: protocol.RegionInfo{Type: sharding.TypeName(t.Name), NumShards: uint32(t.Shards),
 			Hosts: t.Role == "" || hasRole(n.cfg.Roles, t.Role), Role: t.Role, Place: t.Place.String(), Expect: expect, Strategy: spec}})
 	}
 	return out, nil
+}
+
+// StrategyError says that the strategy that the configuration names for a type cannot be used.
+type StrategyError struct {
+	Type     sharding.TypeName
+	Strategy string // as in the configuration
+	Err      error
+}
+
+// Error names type and strategy.
+func (e *StrategyError) Error() string {
+	return fmt.Sprintf("type %q: strategy = %q: %v", e.Type, e.Strategy, e.Err)
+}
+
+// Unwrap gives the cause.
+func (e *StrategyError) Unwrap() error { return e.Err }
+
+// Hint gives the next step.
+func (e *StrategyError) Hint() string {
+	return "drover strategy check says what a module lacks; builtin:leastshard needs no file"
 }
 
 func (n *Node) strategySpec(ctx context.Context, t config.Type) (protocol.StrategySpec, error) {

@@ -202,5 +202,6 @@ func (e *RefusedError) Error() string {
 // IsConfig says whether an error of Run comes from what the user configured, for the exit code.
 func IsConfig(err error) bool {
 	var refused *RefusedError
-	return errors.As(err, &refused)
+	var strategy *StrategyError
+	return errors.As(err, &refused) || errors.As(err, &strategy)
 }
