@@ -53,6 +53,8 @@ check: ## what CI checks besides tests: format, vet, import rules, checksums, cl
 	@scripts/check.sh
 
 nightly: test race check lint verify-wasm ## everything, at length
+	$(GO) test ./e2e -count=1 -timeout 60m -e2e.long -e2e.bounds
+	$(GO) test ./e2e -count=1 -timeout 60m -e2e.long -e2e.race
 	$(MAKE) sim SEEDS=20000
 	$(MAKE) fuzz FUZZTIME=5m
 	DROVER_FUEL_MODULES=20000 $(GO) test -timeout 30m -run Differential ./host/internal/fuel/

@@ -209,14 +209,26 @@ func (n *node) start() {
 		require.NoError(n.c.t, os.CopyFS(filepath.Join(n.data(), "cache"), os.DirFS(warmCache)))
 		require.NoError(n.c.t, os.Chmod(filepath.Join(n.data(), "cache"), 0o700))
 	}
+	if n.faulty {
+		n.spawn(faultyCommand(n))
+	} else {
+		n.spawn(exec.Command(drover, n.args()...))
+	}
+}
+
+// args is the command line of the node.
+func (n *node) args() []string {
 	args := []string{"run", "--config", shippedConfig}
 	for _, s := range n.settings() {
 		args = append(args, "--set", s)
 	}
-	n.cmd = exec.Command(drover, args...)
-	if n.faulty {
-		n.cmd = faultyCommand(n)
-	}
+	return args
+}
+
+// spawn runs a command as this node.
+func (n *node) spawn(cmd *exec.Cmd) {
+	n.c.t.Helper()
+	n.cmd = cmd
 	out, err := os.OpenFile(filepath.Join(n.dir, "node.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(n.c.t, err)
 	defer out.Close()
