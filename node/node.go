@@ -331,13 +331,14 @@ func (n *Node) shutdown() error {
 			n.log.Info("leadership is not handed over", "reason", err)
 		}
 	}
-	if err := n.transport.Drain(ctx); err != nil {
-		n.log.Warn("frames were cut short", "error", err)
-	}
 	if ctx.Err() != nil { // it takes seconds where others do not answer
 		n.log.Warn("no time is left for a goodbye: the others will see this node as failed")
 	} else if err := n.cluster.Leave(); err != nil {
 		n.log.Warn("the goodbye may not have reached everybody", "error", err)
+	}
+	// Last: until everybody knows that the shards have moved, this node forwards what still comes for them, and replies are on their way out.
+	if err := n.transport.Drain(ctx); err != nil {
+		n.log.Warn("frames were cut short", "error", err)
 	}
 	return errors.Join(errs...)
 }
