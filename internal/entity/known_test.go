@@ -99,6 +99,43 @@ func TestRetryWaitsForLater(t *testing.T) {
 	assert.Empty(t, w.later)
 }
 
+// slowReplies holds a reply back until it is let go; below zero is what Receive returns beside Later, which nobody gets.
+type slowReplies struct {
+	sharding.CBOR[int]
+	entered, release chan struct{}
+}
+
+func (s slowReplies) Encode(v int) ([]byte, error) {
+	if v >= 0 {
+		close(s.entered)
+		<-s.release
+	}
+	return fmt.Append(nil, v), nil
+}
+
+// Later's function is called while Receive still runs, and its answer takes longer than Receive: no message overtakes it.
+func TestNothingOvertakesLater(t *testing.T) {
+	slow := slowReplies{entered: make(chan struct{}), release: make(chan struct{})}
+	w := newWorld(t, sharding.Options[msg, int]{Replies: slow})
+	w.start(1, 1)
+	m, err := sharding.CBOR[msg]{}.Encode(msg{Do: "later, then block"})
+	require.NoError(t, err)
+	send := func() uint64 {
+		w.asks++
+		w.Deliver(1, 1, &protocol.Deliver{Mode: protocol.Ask, Ask: w.asks, Entity: "a", Command: command(1), Payload: append([]byte{byte(sharding.FormatCodec)}, m...)})
+		return w.asks
+	}
+	first, again := send(), send()
+	go (<-w.later)(5, nil)
+	<-slow.entered
+	close(w.gate)
+	c := w.find(1, 1).cells["a"]
+	eventually(t, func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.state == waiting })
+	close(slow.release)
+	assert.Equal(t, "5", w.value(t, first))
+	assert.Equal(t, "5", w.value(t, again))
+}
+
 // What is known lives and dies with the entity's memory: after a panic, a stop or a passivation a command is applied to the new one.
 func TestKnownIsLostWithMemory(t *testing.T) {
 	w := newWorld(t, sharding.Options[msg, int]{PassivateAfter: time.Minute})
@@ -185,9 +222,12 @@ func TestNoPassivationUnlessAsked(t *testing.T) {
 		w := newWorld(t, sharding.Options[msg, int]{PassivateAfter: after})
 		w.start(1, 1)
 		w.value(t, w.send(1, 1, "a", msg{Add: 7}))
+		c := w.find(1, 1).cells["a"]
+		eventually(t, c.isIdle)
 		w.now.Add(int64(30 * time.Minute)) // within the lease
-		for range 2 * sweepParts {
+		for range sweepParts {
 			w.Sweep()
+			require.True(t, c.isIdle(), "it is not on its way out")
 		}
 		assert.Equal(t, "8", w.value(t, w.send(1, 1, "a", msg{Add: 1})))
 		assert.Zero(t, w.stops.Load())
