@@ -73,12 +73,12 @@ func admit(wasm []byte, l Limits) (*wasmbin.Module, []Finding) {
 		}
 		return nil, []Finding{findingAt(de.Offset, rule, "%s", de.Msg)}
 	}
-	a := &admission{m: m, limits: l}
+	a := &admission{m: m, limits: l, funcs: append(m.ImportedFuncs(), m.Funcs...)}
 	a.spaces()
 	a.code(len(wasm))
 	a.imports()
 	a.contract()
-	return m, a.findings
+	return m, a.all()
 }
 
 func notWasm(b []byte) Finding {
@@ -96,11 +96,30 @@ func notWasm(b []byte) Finding {
 type admission struct {
 	m        *wasmbin.Module
 	limits   Limits
+	funcs    []uint32 // types of all functions, imports first
 	findings []Finding
+	more     int // findings left out
 }
 
+// maxFindings bounds what is said about one module: a few bytes of it are
+// enough for a finding.
+const maxFindings = 20
+
+// add adds a finding; those that are too many are counted in the last one.
 func (a *admission) add(r Rule, format string, args ...any) {
-	a.findings = append(a.findings, finding(r, format, args...))
+	if len(a.findings) < maxFindings {
+		a.findings = append(a.findings, finding(r, format, args...))
+		return
+	}
+	a.more++
+}
+
+// all returns the findings.
+func (a *admission) all() []Finding {
+	if a.more > 0 {
+		a.findings[maxFindings-1].Message += fmt.Sprintf(" (and %d more findings)", a.more)
+	}
+	return a.findings
 }
 
 // atMost adds a finding if n is above its cap.
@@ -144,7 +163,7 @@ func (a *admission) spaces() {
 			break
 		}
 	}
-	a.atMost(RuleFunctionCount, "functions", len(m.Funcs), maxFunctions)
+	a.atMost(RuleFunctionCount, "functions and imports", len(m.Imports)+len(m.Funcs), maxFunctions)
 	a.atMost(RuleGlobalCount, "globals", len(m.Globals), maxGlobals)
 	a.atMost(RuleExportCount, "exports", len(m.Exports), maxExports)
 	a.atMost(RuleSegmentCount, "data and element segments", len(m.Data)+len(m.Elems), maxSegments)
@@ -173,9 +192,9 @@ func pageSize(pages uint32) string {
 // signature.
 func (a *admission) imports() {
 	for _, imp := range a.m.Imports {
-		name := imp.Module + "." + imp.Name
+		name := clean(imp.Module, maxName) + "." + clean(imp.Name, maxName)
 		if fuel.ReservedImport(imp.Module) {
-			a.add(RuleReservedName, "import %s: the module name %s is the host's", name, imp.Module)
+			a.add(RuleReservedName, "import %s: the module name %s is the host's", name, fuel.Namespace)
 			continue
 		}
 		f, ok := hostFuncs[imp.Module][imp.Name]
@@ -232,7 +251,7 @@ func (a *admission) contract() {
 	for _, e := range a.m.Exports {
 		exports[e.Name] = e
 		if fuel.ReservedExport(e.Name) {
-			a.add(RuleReservedName, "export %s: names that begin with %s are the host's", e.Name, fuel.Namespace)
+			a.add(RuleReservedName, "export %s: names that begin with %s are the host's", clean(e.Name, maxName), fuel.Namespace)
 		}
 	}
 	if e, ok := exports[exportMemory]; !ok {
@@ -263,19 +282,10 @@ func (a *admission) contract() {
 
 // exportedType returns the type of function i, imports first.
 func (a *admission) exportedType(i uint32) (wasmbin.FuncType, bool) {
-	for _, imp := range a.m.Imports {
-		if imp.Kind != wasmbin.KindFunc {
-			continue
-		}
-		if i == 0 {
-			return a.funcType(imp.Func)
-		}
-		i--
-	}
-	if int64(i) >= int64(len(a.m.Funcs)) {
+	if int64(i) >= int64(len(a.funcs)) {
 		return wasmbin.FuncType{}, false
 	}
-	return a.funcType(a.m.Funcs[i])
+	return a.funcType(a.funcs[i])
 }
 
 func (a *admission) funcType(i uint32) (wasmbin.FuncType, bool) {

@@ -27,11 +27,10 @@ func TestCompileTimeout(t *testing.T) {
 	defer rt.Close(ctx)
 	decoded, err := wasmbin.Decode([]byte("\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00\x0a\x04\x01\x02\x00\x0b"))
 	require.NoError(t, err)
-	m := &Module{rt: rt, limits: Limits{}.WithDefaults()}
-	err = m.compile(ctx, decoded, 0, 0)
+	err = rt.compile(ctx, &code{}, decoded, DefaultDepth, 0)
 	require.ErrorIs(t, err, ErrRefused)
 	require.Equal(t, RuleCompile, RuleOf(err))
-	require.NoError(t, m.compile(ctx, decoded, 0, compileTimeout))
+	require.NoError(t, rt.compile(ctx, &code{}, decoded, DefaultDepth, compileTimeout))
 }
 
 // The maxima of memory and tables are lowered to the limits, so that growing ends there.

@@ -84,9 +84,11 @@ func TestAdmissionRules(t *testing.T) {
 	seen := map[host.Rule]bool{
 		// TestBombsAreRefused has these.
 		host.RuleSignature: true, host.RuleFunctionCount: true, host.RuleLocals: true, host.RuleFunctionSize: true, host.RuleNesting: true,
-		host.RuleBlocks: true, host.RuleBrTable: true, host.RuleStack: true, host.RuleCompileCost: true, host.RuleMerges: true,
+		host.RuleBlocks: true, host.RuleBrTable: true, host.RuleStack: true, host.RuleCompileCost: true,
 		// TestDataSize and TestCompileTimeout in package host.
 		host.RuleDataSize: true, host.RuleCompile: true,
+		// TestFuelOfACall has this.
+		host.RuleCallFuel: true,
 		// TestUnknownKeys has this.
 		host.RuleConfigKey: true,
 	}

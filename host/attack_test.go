@@ -26,6 +26,9 @@ var attacks = []struct {
 	{"memory-fill", host.VerdictFuel, host.ErrFuel, ""},
 	{"memory-copy", host.VerdictFuel, host.ErrFuel, ""},
 	{"grow", host.VerdictFuel, host.ErrFuel, ""},
+	{"grow-nothing", host.VerdictFuel, host.ErrFuel, ""},
+	{"chase", host.VerdictFuel, host.ErrFuel, ""},
+	{"line-ends", host.VerdictFuel, host.ErrFuel, ""},
 	{"table-grow", host.VerdictFuel, host.ErrFuel, ""},
 	{"log-flood", host.VerdictFuel, host.ErrFuel, ""},
 	{"log-long", host.VerdictFuel, host.ErrFuel, ""},
@@ -81,7 +84,8 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// Spec 1.3: the 100 ms budget holds within one slice, whatever the guest is doing.
+// Spec 1.3: the budget stops a guest whatever it is doing; within one slice, which TestSlicesEndWithTheBudget
+// proves on a clock of its own.
 func TestBudgetStopsEveryAttack(t *testing.T) {
 	const budget = 20 * time.Millisecond
 	for _, a := range attacks {
@@ -95,8 +99,6 @@ func TestBudgetStopsEveryAttack(t *testing.T) {
 			require.Equal(t, host.VerdictBudget, res.Record.Verdict)
 			require.Nil(t, res.Record.Fuel)
 			t.Logf("stopped after %s", res.Record.Elapsed)
-			// A slice is about 1 ms; the rest is for a machine that does something else too.
-			require.Less(t, res.Record.Elapsed, budget+250*time.Millisecond)
 		})
 	}
 }
@@ -127,13 +129,24 @@ func TestCallerWhoGivesUp(t *testing.T) {
 	require.Len(t, d.Records, 1, "no second try")
 }
 
-// A million moves of one shard: read, named as bad, and survived, in a blink.
+// Reasons and descriptions come out in one line and without control characters.
+func TestRudeTexts(t *testing.T) {
+	s := load(t, host.Compiler, fixture(t, "attack/rude"), host.Limits{})
+	res := rebalance(s)
+	require.NoError(t, res.Err)
+	require.Equal(t, `\x1b[31m\nx`, res.Plan.Moves[0].Reason)
+	d, err := s.Describe(context.Background())
+	require.NoError(t, err)
+	require.Equal(t, `\x1b[31m\nx`, d.Name)
+}
+
+// A million moves of one shard: longer than anything there is to say about 16 shards, and so not even read.
 func TestMillionMoves(t *testing.T) {
 	for _, e := range engines {
 		s := load(t, e, fixture(t, "attack/million-moves"), host.Limits{Budget: time.Minute, MemoryPages: 100})
 		res := rebalance(s)
 		require.ErrorIs(t, res.Err, host.ErrOutput)
-		require.ErrorContains(t, res.Err, "more than 16 moves")
+		require.ErrorContains(t, res.Err, "3000012 bytes: at most 68096")
 		require.Empty(t, res.Plan.Moves)
 		t.Logf("%s: %s", e, res.Record.Elapsed)
 	}
@@ -183,8 +196,11 @@ func TestFuelIsExactAtTheEdge(t *testing.T) {
 
 			exact := load(t, e, fixture(t, name), host.Limits{Fuel: *res.Record.Fuel})
 			require.NoError(t, allocate(exact).Err)
-			short := load(t, e, fixture(t, name), host.Limits{Fuel: *res.Record.Fuel - 1})
-			require.ErrorIs(t, allocate(short).Err, host.ErrFuel)
+			short, err := runtimeFor(t, e).Load(context.Background(), fixture(t, name), host.Limits{Fuel: *res.Record.Fuel - 1}, nil)
+			if err == nil { // else the warm-up costs as much, and it is not admitted
+				err = errors.Join(allocate(short).Err, short.Close(context.Background()))
+			}
+			require.ErrorIs(t, err, host.ErrFuel)
 		}
 		require.Equal(t, used[0], used[1], name)
 	}

@@ -1,20 +1,27 @@
 package host
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/droverhq/drover/host/internal/wasmbin"
 )
 
 // What wazero's compiler spends on a function grows with more than its size:
-// with the square of its basic blocks, with blocks times the variables that are
-// alive across them, with the square of a br_table. The prices are nanoseconds
-// measured on shapes that consist of nothing else (bomb_test.go), for the code
-// that metering makes of them, on a busy machine; an idle one takes a third.
+// with the square of its basic blocks, with blocks times the locals that have to
+// be found across them (a local that is only read costs as much), with the
+// square of a br_table. Where loops nest it finds out that a local is not set in
+// them one level a pass, and each pass takes the square of the locals a loop. The
+// prices are nanoseconds measured on shapes that consist of nothing else
+// (bomb_test.go), for the code that metering makes of them, on a busy machine; an
+// idle one takes a third.
 const (
 	costInstr      = 300  // each instruction
 	costBlockPair  = 60   // each pair of blocks
-	costBlockLocal = 1800 // each block times each local written
+	costBlockLocal = 1800 // each block times each local that is looked up
+	costLocalPair  = 1    // each block times each pair of such locals
+	costLoopLocal  = 2    // each loop times one more than their nesting times each pair of such locals
 	costTablePair  = 1    // each pair of br_table entries
 	costCallValue  = 1700 // each parameter and result of a call
 )
@@ -35,23 +42,14 @@ const (
 	compileCostPerByte = 1_500
 )
 
-// Where a local is set within blocks and loops its values have to be merged at
-// each of them. Among 27 000 merges in 10 KB of nested loops wazero took 15 s;
-// it grows with their square, 5 to 30 ns a pair. Standard Go has up to 2 800 in
-// a function and half of the pairs that its size allows.
-const (
-	maxMerges         = 10_000
-	mergePairsBase    = 50_000_000
-	mergePairsPerByte = 100
-)
-
 // shape is what the caps and the estimate look at in one body.
 type shape struct {
 	instrs, depth, brTable int
 	halves                 int // of basic blocks
 	stack                  int // operands at most, about
 	tablePairs, callValues int64
-	locals                 int // written
+	locals                 int // read in another basic block than the one that set them
+	loops, loopDepth       int
 }
 
 func (s shape) blocks() int { return s.halves / 2 }
@@ -61,8 +59,8 @@ func (s shape) blocks() int { return s.halves / 2 }
 func (a *admission) code(size int) {
 	var total, worst int64
 	worstFunc := -1
-	imported := len(a.m.ImportedFuncs())
-	written := make([]int, maxLocals)
+	imported := len(a.funcs) - len(a.m.Funcs)
+	var locals localUse
 	for i := range a.m.Code {
 		c := &a.m.Code[i]
 		name := a.funcName(imported + i)
@@ -72,7 +70,7 @@ func (a *admission) code(size int) {
 				params = len(t.Params)
 			}
 		}
-		s := a.shape(c, i+1, written)
+		s := a.shape(c, i+1, &locals)
 		switch {
 		case !a.atMost(RuleLocals, "locals in "+name, c.NumLocals()+params, maxLocals),
 			!a.atMost(RuleFunctionSize, "instructions in "+name, s.instrs, maxInstructions),
@@ -94,58 +92,75 @@ func (a *admission) code(size int) {
 	}
 }
 
-// merges checks what the rewrite counted: the values of each function's frame
-// beyond one for each instruction. size is the module's own.
-func (a *admission) merges(frameValues []int, size int) {
-	var pairs, worst int64
-	worstFunc := -1
-	imported := len(a.m.ImportedFuncs())
-	for i, values := range frameValues {
-		n := values - len(a.m.Code[i].Body)
-		if n > maxMerges {
-			a.add(RuleMerges, "%d locals and merges of them in %s: at most %d", n, a.funcName(imported+i), maxMerges)
-			return
-		}
-		p := int64(n) * int64(n)
-		if p > worst {
-			worst, worstFunc = p, i
-		}
-		pairs += p
-	}
-	if most := mergePairsBase + int64(size)*mergePairsPerByte; pairs > most {
-		a.add(RuleMerges, "%d million pairs of merges of locals in %d KiB: at most %d million; most of them (%d million) in %s",
-			pairs/1e6, size>>10, most/1e6, worst/1e6, a.funcName(imported+worstFunc))
-	}
+// localUse remembers where the locals of one body after the other were used:
+// scratch, never cleared, as bodies and blocks are numbered on from 1.
+type localUse struct {
+	block  int
+	locals [maxLocals]struct{ block, body int }
 }
 
-// shape reads one body. written is scratch: the last body, by number from 1,
-// that wrote each local.
-func (a *admission) shape(c *wasmbin.Code, body int, written []int) shape {
+// found notes that a local's value is known in the present block, and tells
+// whether it was not before.
+func (u *localUse) found(local uint32) bool {
+	if int64(local) >= maxLocals {
+		return false // the body is over the cap
+	}
+	l := &u.locals[local]
+	was := l.block
+	l.block = u.block
+	return was != u.block
+}
+
+// first tells whether a local is asked about for the first time in a body.
+func (u *localUse) first(local uint32, body int) bool {
+	l := &u.locals[local]
+	was := l.body
+	l.body = body
+	return was != body
+}
+
+// shape reads one body, the body'th from 1.
+func (a *admission) shape(c *wasmbin.Code, body int, locals *localUse) shape {
 	s := shape{instrs: len(c.Body)}
 	depth, stack := 0, 0
+	var loops []int // depths of the open ones
+	locals.block++
 	for _, in := range c.Body {
 		op := in.Op
 		switch {
 		case op == wasmbin.OpBlock || op == wasmbin.OpLoop || op == wasmbin.OpIf:
+			locals.block++
 			s.halves += halvesBranch
 			if op == wasmbin.OpIf {
 				s.halves += halvesIf - halvesBranch
 			}
 			depth++
 			s.depth = max(s.depth, depth)
+			if op == wasmbin.OpLoop {
+				loops = append(loops, depth)
+				s.loops++
+				s.loopDepth = max(s.loopDepth, len(loops))
+			}
 		case op == wasmbin.OpEnd:
+			locals.block++
+			if n := len(loops); n > 0 && loops[n-1] == depth {
+				loops = loops[:n-1]
+			}
 			depth--
 		case op == wasmbin.OpElse || op == wasmbin.OpBr || op == wasmbin.OpBrIf || op == wasmbin.OpReturn:
+			locals.block++
 			s.halves += halvesBranch
 		case op == wasmbin.OpBrTable:
+			locals.block++
 			s.halves += halvesBranch
 			s.brTable = max(s.brTable, int(min(in.B, 1<<30)))
 			s.tablePairs += int64(in.B) * int64(in.B)
-		case op == wasmbin.OpLocalSet || op == wasmbin.OpLocalTee:
-			if int64(in.A) < int64(len(written)) && written[in.A] != body {
-				written[in.A] = body
+		case op == wasmbin.OpLocalGet:
+			if locals.found(in.A) && locals.first(in.A, body) {
 				s.locals++
 			}
+		case op == wasmbin.OpLocalSet || op == wasmbin.OpLocalTee:
+			locals.found(in.A)
 		case op == wasmbin.OpCall:
 			if t, ok := a.exportedType(in.A); ok {
 				s.callValues += int64(len(t.Params) + len(t.Results))
@@ -155,9 +170,11 @@ func (a *admission) shape(c *wasmbin.Code, body int, written []int) shape {
 				s.callValues += int64(len(t.Params) + len(t.Results))
 			}
 		case op == wasmbin.OpMemoryGrow || op == wasmbin.OpTableGrow:
+			locals.block++
 			s.halves += halvesGrow
 		case op == wasmbin.OpMemoryFill || op == wasmbin.OpMemoryCopy || op == wasmbin.OpMemoryInit ||
 			op == wasmbin.OpTableFill || op == wasmbin.OpTableCopy || op == wasmbin.OpTableInit:
+			locals.block++
 			s.halves += halvesBulk
 		case op >= wasmbin.OpF32Abs && op <= wasmbin.OpF64Copysign:
 			s.halves += halvesFloat
@@ -202,10 +219,11 @@ func binaryOp(op wasmbin.Op) bool {
 // cost estimates the time to compile the body, in nanoseconds. The caps keep it
 // far from overflow.
 func (s shape) cost() int64 {
-	blocks := int64(s.blocks())
+	blocks, locals := int64(s.blocks()), int64(s.locals)
 	return int64(s.instrs)*costInstr +
 		blocks*blocks*costBlockPair +
-		blocks*int64(s.locals)*costBlockLocal +
+		blocks*locals*(costBlockLocal+locals*costLocalPair) +
+		locals*locals*int64(s.loops)*int64(s.loopDepth+1)*costLoopLocal +
 		s.tablePairs*costTablePair +
 		s.callValues*costCallValue
 }
@@ -213,10 +231,10 @@ func (s shape) cost() int64 {
 // funcName names a function for a message.
 func (a *admission) funcName(i int) string {
 	if a.m.Names != nil {
-		for _, n := range a.m.Names.Funcs {
-			if int64(n.Index) == int64(i) {
-				return fmt.Sprintf("function %d (%s)", i, n.Name)
-			}
+		names := a.m.Names.Funcs
+		at, found := slices.BinarySearchFunc(names, i, func(n wasmbin.NameAssoc, i int) int { return cmp.Compare(int(n.Index), i) })
+		if found {
+			return fmt.Sprintf("function %d (%s)", i, clean(names[at].Name, maxName))
 		}
 	}
 	return fmt.Sprintf("function %d", i)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 )
@@ -57,24 +56,24 @@ func (l *guestLog) add(level slog.Level, line []byte) {
 		l.dropped++
 		return
 	}
-	more := len(line) > maxLogLine
-	if more {
-		line = line[:maxLogLine]
-	}
-	text := strings.ToValidUTF8(string(line), "\uFFFD")
-	if more {
-		text += "…"
-	}
-	l.lines = append(l.lines, LogLine{level, text})
+	l.lines = append(l.lines, LogLine{level, clean(string(line[:min(len(line), maxLogLine+1)]), maxLogLine)})
 }
 
 // stream takes bytes of a standard stream, and adds a line at each line end.
+// Once there are enough lines the rest is only counted: a guest may write 64 MiB
+// of line ends in one call.
 func (l *guestLog) stream(fd uint32, b []byte) {
 	level := slog.LevelInfo
 	if fd == 2 {
 		level = slog.LevelWarn
 	}
 	for len(b) > 0 {
+		if len(l.lines) >= maxLogLines {
+			if last := bytes.LastIndexByte(b, '\n'); last >= 0 {
+				l.dropped += bytes.Count(b, []byte{'\n'})
+				l.partial[fd], b = l.partial[fd][:0], b[last+1:]
+			}
+		}
 		line, rest, ended := bytes.Cut(b, []byte{'\n'})
 		b = rest
 		p := l.partial[fd]

@@ -65,7 +65,7 @@ func (m *Module) instantiate(mem *memories) (*instance, error) {
 			in.globals = append(in.globals, g)
 		}
 	}
-	in.meter.slice = m.rt.engine.sliceUnits()
+	in.meter.slice = maxSlice
 	in.buffer = mod.ExportedFunction(exportBuffer)
 	in.allocate = mod.ExportedFunction(exportAllocate)
 	in.rebalance = mod.ExportedFunction(exportRebalance)
@@ -85,9 +85,8 @@ func (in *instance) invoke(f api.Function, args ...uint32) (uint64, error) {
 	if err := f.CallWithStack(in.ctx, in.stack[:]); err != nil {
 		return 0, guestError(err)
 	}
-	// The last charge of a call is not checked by the guest.
-	if in.meter.used() > in.meter.limit {
-		return 0, &CallError{Verdict: VerdictFuel, Detail: fmt.Sprintf("all %d units are used", in.meter.limit)}
+	if s := in.meter.over(); s != nil {
+		return 0, guestError(s)
 	}
 	return in.stack[0], nil
 }
@@ -105,14 +104,25 @@ func (in *instance) give(input []byte) (ptr uint32, err error) {
 	return ptr, nil
 }
 
-// maxOutput bounds an answer. 100 000 homes with a reason each stay below it.
-const maxOutput = 16 << 20
+// How long an answer may be. Reading one costs the host time that no budget
+// covers, and memory: it may be no longer than there is something to say.
+const (
+	outputBase     = 64 << 10 // descriptions included
+	outputPerShard = 160      // a move or a home, and a reason
+	maxOutput      = 16 << 20
+)
 
-// take returns a copy of what a packed ptr<<32|len points to.
-func (in *instance) take(packed uint64) ([]byte, error) {
+// mostOutput is the longest answer about so many shards, in bytes.
+func mostOutput(shards int) uint32 {
+	return uint32(min(outputBase+int64(shards)*outputPerShard, maxOutput))
+}
+
+// take returns a copy of what a packed ptr<<32|len points to, if it is at most
+// so long.
+func (in *instance) take(packed uint64, most uint32) ([]byte, error) {
 	ptr, n := uint32(packed>>32), uint32(packed)
-	if n > maxOutput {
-		return nil, badOutput("%d bytes: at most %d", n, maxOutput)
+	if n > most {
+		return nil, badOutput("%d bytes: at most %d", n, most)
 	}
 	b, ok := in.mod.Memory().Read(ptr, n)
 	if !ok {
@@ -121,8 +131,9 @@ func (in *instance) take(packed uint64) ([]byte, error) {
 	return append([]byte(nil), b...), nil
 }
 
-// ask hands input to an operation and returns the answer's bytes.
-func (in *instance) ask(f api.Function, input []byte) ([]byte, error) {
+// ask hands input to an operation and returns the answer's bytes, at most so
+// many.
+func (in *instance) ask(f api.Function, input []byte, most uint32) ([]byte, error) {
 	ptr, err := in.give(input)
 	if err != nil {
 		return nil, err
@@ -131,7 +142,7 @@ func (in *instance) ask(f api.Function, input []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return in.take(packed)
+	return in.take(packed, most)
 }
 
 func (in *instance) pages() uint32 { return in.mod.Memory().Size() / PageBytes }

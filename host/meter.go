@@ -14,16 +14,18 @@ import (
 // that does nothing else must not run 500 times longer than its fuel says.
 const hostCallCost = 100
 
-// sliceUnits is how much fuel the guest gets before it has to call back. It
-// stands for about a millisecond of work and is a constant for each engine, so
-// that nothing a guest can see depends on a clock: the size of a slice does
-// not change what a call costs, or where it runs out.
-func (e Engine) sliceUnits() int64 {
-	if e == Interpreter {
-		return 100_000
-	}
-	return 5_000_000
-}
+// A guest gets its fuel in slices, and calls back when one is used up. What a
+// unit takes is up to the guest: 0.2 ns for plain code, 150 where each one waits
+// for memory. A slice is at most maxSlice, which bounds how long Go's collector
+// can be kept waiting, and less towards the end of the budget, so that it ends
+// about when the budget does even at the worst of paces; minSlice keeps the
+// call-backs from costing more than what is between them. No guest can see a
+// slice: it does not change what a call costs, or where it runs out.
+const (
+	maxSlice  = 200_000
+	minSlice  = 10_000
+	worstUnit = 200 * time.Nanosecond
+)
 
 // stop is what the host panics with inside a call-back to unwind the guest;
 // wazero hands it back as the error of the call.
@@ -53,9 +55,9 @@ func (m *meter) begin(ctx context.Context, fuel int64, budget time.Duration, sin
 	if budget > 0 {
 		m.deadline = since.Add(budget)
 	}
-	first := min(fuel, m.slice)
-	if budget > 0 && time.Since(since) > budget {
-		first = 0 // so that the first charge looks at the clock
+	first := int64(0) // so that the first charge looks at the clock
+	if remaining := budget - time.Since(since); budget <= 0 || remaining > 0 {
+		first = min(fuel, m.nextSlice(remaining))
 	}
 	m.rest = fuel - first
 	m.left.Set(uint64(first))
@@ -74,26 +76,56 @@ func (m *meter) used() int64 {
 func (m *meter) refill(left int64) int64 {
 	if m.rest+left < 0 {
 		m.left.Set(uint64(left)) // what was spent stays on the books
-		panic(&stop{verdict: VerdictFuel, detail: fmt.Sprintf("all %d units are used", m.limit)})
+		panic(m.outOfFuel())
 	}
-	m.checkClock()
+	remaining, s := m.clock()
+	if s != nil {
+		panic(s)
+	}
 	if left >= 0 {
 		return left
 	}
-	grant := min(m.rest, m.slice-left)
+	grant := min(m.rest, m.nextSlice(remaining)-left)
 	m.rest -= grant
 	return left + grant
 }
 
-// checkClock panics with a *stop if the caller gave up or the budget is over.
-func (m *meter) checkClock() {
+// nextSlice is how much fuel to hand out when so much of the budget remains.
+func (m *meter) nextSlice(remaining time.Duration) int64 {
+	if m.budget <= 0 {
+		return m.slice
+	}
+	return min(m.slice, max(minSlice, int64(remaining/worstUnit)))
+}
+
+// over looks at fuel and clock when the guest has returned: it does not check
+// its last charge, and an answer that comes late is none.
+func (m *meter) over() *stop {
+	if m.used() > m.limit {
+		return m.outOfFuel()
+	}
+	_, s := m.clock()
+	return s
+}
+
+func (m *meter) outOfFuel() *stop {
+	return &stop{verdict: VerdictFuel, detail: fmt.Sprintf("all %d units are used", m.limit)}
+}
+
+// clock returns what remains of the budget, and a *stop if that is nothing or
+// the caller gave up.
+func (m *meter) clock() (remaining time.Duration, s *stop) {
 	if err := m.ctx.Err(); err != nil {
 		cause := context.Cause(m.ctx)
-		panic(&stop{verdict: VerdictBudget, detail: "the caller gave up: " + cause.Error(), cause: cause})
+		return 0, &stop{verdict: VerdictBudget, detail: "the caller gave up: " + cause.Error(), cause: cause}
 	}
-	if m.budget > 0 && time.Now().After(m.deadline) {
-		panic(&stop{verdict: VerdictBudget, detail: fmt.Sprintf("the call took longer than %s", m.budget)})
+	if m.budget <= 0 {
+		return 0, nil
 	}
+	if remaining = time.Until(m.deadline); remaining < 0 {
+		return 0, &stop{verdict: VerdictBudget, detail: fmt.Sprintf("the call took longer than %s", m.budget)}
+	}
+	return remaining, nil
 }
 
 // charge takes the price of a host call before it does its work.

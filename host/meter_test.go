@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -83,6 +84,38 @@ func TestRefillCoversADebtOfManySlices(t *testing.T) {
 	s := spend(m, 1<<48)
 	require.NotNil(t, s)
 	require.EqualValues(t, 500_000+1<<48, m.used())
+}
+
+// The budget holds within 2 ms whatever a unit takes, and a fast guest is seldom called back (spec 1.3, "The 100 ms budget").
+func TestSlicesEndWithTheBudget(t *testing.T) {
+	for name, c := range map[string]struct {
+		perThousand time.Duration // units
+		callBacks   int           // at most
+	}{
+		"each unit waits for memory": {150 * time.Microsecond, 700},
+		"plain code":                 {500 * time.Nanosecond, 2_200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, c0 := newMeter(maxSlice)
+				started := time.Now()
+				m.begin(context.Background(), MaxFuel, DefaultBudget, time.Now())
+				backs := 0
+				var s *stop
+				for s == nil {
+					time.Sleep(c.perThousand)
+					if int64(c0.Get()) < 1000 {
+						backs++
+					}
+					s = spend(m, 1000)
+				}
+				require.Equal(t, VerdictBudget, s.verdict)
+				require.GreaterOrEqual(t, time.Since(started), DefaultBudget)
+				require.Less(t, time.Since(started), DefaultBudget+2*time.Millisecond)
+				require.Less(t, backs, c.callBacks)
+			})
+		})
+	}
 }
 
 // A call-back with nothing owed, between pieces of a bulk operation, only looks at the clock.
@@ -185,7 +218,7 @@ func TestGuestLogLines(t *testing.T) {
 	lines, dropped := l.take()
 	require.Zero(t, dropped)
 	require.Equal(t, []LogLine{
-		{slog.LevelInfo, "bad \uFFFD byte"},
+		{slog.LevelInfo, `bad \xff byte`},
 		{slog.LevelInfo, strings.Repeat("x", maxLogLine) + "…"},
 		{slog.LevelInfo, "one"}, {slog.LevelInfo, "two and more"},
 		{slog.LevelInfo, strings.Repeat("y", maxLogLine) + "…"},
@@ -199,4 +232,11 @@ func TestGuestLogLines(t *testing.T) {
 	}
 	_, dropped = l.take()
 	require.Equal(t, 3, dropped)
+	l.stream(1, []byte("begun"))
+	l.stream(1, bytes.Repeat([]byte("\n"), maxLogLines+1_000_000))
+	l.stream(1, []byte("one\ntwo\nunfinished"))
+	lines, dropped = l.take()
+	require.Len(t, lines, maxLogLines)
+	require.Equal(t, "begun", lines[0].Message)
+	require.Equal(t, 1_000_003, dropped)
 }

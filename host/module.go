@@ -8,25 +8,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
+	"sync"
 
-	"github.com/tetratelabs/wazero"
-	"github.com/tetratelabs/wazero/experimental"
-
-	"github.com/droverhq/drover/host/internal/fuel"
-	"github.com/droverhq/drover/host/internal/wasmbin"
 	"github.com/droverhq/drover/pluginapi"
 )
 
 // ABI is the version of the contract that the host speaks.
 const ABI = 1
-
-// How a module is compiled: wazero stops between functions once the time is
-// over, but only with two workers or more.
-const (
-	compileWorkers = 2
-	compileTimeout = 30 * time.Second
-)
 
 // Digest is the SHA-256 of a module's bytes.
 type Digest [sha256.Size]byte
@@ -60,100 +48,33 @@ func ParseDigest(s string) (Digest, error) {
 	return d, fmt.Errorf("digest %q: want sha256: and 64 hex digits", s)
 }
 
-// Module is an admitted and compiled module, not yet configured.
+// Module is an admitted and compiled module, not yet configured. Modules of the
+// same bytes share their code, whatever their fuel and time.
 type Module struct {
-	rt       *Runtime
-	digest   Digest
-	limits   Limits
-	compiled wazero.CompiledModule
-	rewrite  *fuel.Result
-	findings []Finding // warnings
+	rt     *Runtime
+	limits Limits
+	close  sync.Once
+	*code
 }
 
 // Compile admits, rewrites and compiles a module under limits; a module's own
-// limits on memory are lowered to them. The error is a *RefusedError if the
-// module is at fault.
+// limits on memory are lowered to them. What is being compiled already, or was,
+// is not compiled again; wasm must not be changed meanwhile. The error is a
+// *RefusedError if the module is at fault.
 func (r *Runtime) Compile(ctx context.Context, wasm []byte, l Limits) (*Module, error) {
 	l = l.WithDefaults()
 	if err := l.Validate(); err != nil {
 		return nil, fmt.Errorf("limits: %w", err)
 	}
-	decoded, findings := admit(wasm, l)
-	if refused(findings) {
-		return nil, &RefusedError{Findings: findings}
-	}
-	if err := r.validate(ctx, wasm); err != nil {
-		return nil, &RefusedError{Findings: append(findings, finding(RuleInvalid, "%s", firstLine(err)))}
-	}
-	m := &Module{rt: r, digest: DigestOf(wasm), limits: l, findings: findings}
-	if err := m.compile(ctx, decoded, len(wasm), compileTimeout); err != nil {
+	c, err := r.acquire(ctx, wasm, l)
+	if err != nil {
 		return nil, err
 	}
-	if m.fresh() {
-		m.findings = append(m.findings, finding(RuleFreshInstance, "each call runs in a new instance, initialised anew"))
-	}
-	return m, nil
-}
-
-// validate has wazero validate the module as it was handed in: the rewrite adds
-// types, functions and exports, which an invalid module could come to refer to.
-// A cancelled context stops the engine right after validation, before it
-// compiles anything.
-func (r *Runtime) validate(ctx context.Context, wasm []byte) error {
-	stopped, stop := context.WithCancelCause(experimental.WithCompilationWorkers(ctx, compileWorkers))
-	stop(errValidated)
-	compiled, err := r.checker.CompileModule(stopped, wasm)
-	if compiled != nil {
-		err = errors.Join(err, compiled.Close(ctx))
-	}
-	if errors.Is(err, errValidated) {
-		return nil
-	}
-	return err
-}
-
-var errValidated = errors.New("validated")
-
-// compile rewrites and compiles what was decoded from size bytes.
-func (m *Module) compile(ctx context.Context, decoded *wasmbin.Module, size int, timeout time.Duration) error {
-	mergeData(decoded)
-	res, err := fuel.Rewrite(decoded, fuel.Options{DepthLimit: m.limits.Depth})
-	if err != nil {
-		return &RefusedError{Findings: append(m.findings, finding(RuleInvalid, "%v", err))}
-	}
-	a := &admission{m: decoded, findings: m.findings}
-	if a.merges(res.FrameValues, size); refused(a.findings) {
-		return &RefusedError{Findings: a.findings}
-	}
-	ctx, cancel := context.WithTimeout(experimental.WithCompilationWorkers(ctx, compileWorkers), timeout)
-	defer cancel()
-	compiled, err := m.rt.wazero.CompileModule(ctx, res.Wasm)
-	if err != nil && ctx.Err() == nil && m.rt.cacheDir != "" {
-		// A damaged file in the cache, or one that cannot be read: once more
-		// without it.
-		if cerr := m.rt.clearCache(); cerr != nil {
-			return fmt.Errorf("compile %s: %w", m.digest, errors.Join(err, cerr))
-		}
-		compiled, err = m.rt.wazero.CompileModule(ctx, res.Wasm)
-	}
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return &RefusedError{Findings: append(m.findings, finding(RuleCompile, "not done after %s", timeout))}
-	case err != nil:
-		return fmt.Errorf("compile %s: %w", m.digest, err)
-	}
-	m.compiled, m.rewrite = compiled, res
-	res.Wasm = nil // as large as the module, and of no more use
-	return nil
-}
-
-// fresh tells whether an instance cannot be brought back to its image.
-func (m *Module) fresh() bool {
-	return m.rewrite.ChangesTables || m.rewrite.DropsSegments || m.rewrite.MutableRefs
+	return &Module{rt: r, limits: l, code: c}, nil
 }
 
 // Digest returns the digest of the module as it was handed in.
-func (m *Module) Digest() Digest { return m.digest }
+func (m *Module) Digest() Digest { return m.key.digest }
 
 // Limits returns the limits that the module was compiled for.
 func (m *Module) Limits() Limits { return m.limits }
@@ -161,9 +82,12 @@ func (m *Module) Limits() Limits { return m.limits }
 // Warnings returns the findings that did not refuse the module.
 func (m *Module) Warnings() []Finding { return m.findings }
 
-// Close releases the compiled code. Strategies made from the module must be
-// closed before.
-func (m *Module) Close(ctx context.Context) error { return m.compiled.Close(ctx) }
+// Close releases the module; its code goes with the last one that shares it.
+// Strategies made from it must be closed before.
+func (m *Module) Close(ctx context.Context) (err error) {
+	m.close.Do(func() { err = m.rt.release(ctx, m.code) })
+	return err
+}
 
 func firstLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")

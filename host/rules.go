@@ -49,7 +49,6 @@ const (
 	RuleBrTable       Rule = "br-table-length"
 	RuleStack         Rule = "operand-stack"
 	RuleCompileCost   Rule = "compile-cost"
-	RuleMerges        Rule = "local-merges"
 
 	RuleReservedName     Rule = "reserved-name"
 	RuleImport           Rule = "import-unknown"
@@ -70,6 +69,7 @@ const (
 	RuleInitialize Rule = "initialize-failed"
 	RuleConfigure  Rule = "configure-failed"
 	RuleWarmUp     Rule = "warm-up-failed"
+	RuleCallFuel   Rule = "fuel-too-low"
 	RuleDescribe   Rule = "describe-failed"
 
 	RuleConfigKey     Rule = "config-unknown-key"
@@ -135,7 +135,6 @@ var ruleTexts = map[Rule]ruleText{
 	RuleBlocks:        {SeverityError, "a function has too many branches and blocks", fixSmaller},
 	RuleBrTable:       {SeverityError, "a br_table is too long", "use a table in memory"},
 	RuleStack:         {SeverityError, "a function piles up too many operands", "store intermediate results in locals"},
-	RuleMerges:        {SeverityError, "a function sets too many locals within too many nested blocks and loops", fixSmaller},
 	RuleCompileCost:   {SeverityError, "compiling it would take too long for its size", fixSmaller},
 
 	RuleReservedName:     {SeverityError, "uses a name that the host keeps for itself", "rename the import or export"},
@@ -156,12 +155,13 @@ var ruleTexts = map[Rule]ruleText{
 	RuleStart:      {SeverityError, "its start section failed", "see the message; start section, _initialize, drover_configure and the warm-up share one budget of fuel"},
 	RuleInitialize: {SeverityError, "_initialize failed", "see the message; start section, _initialize, drover_configure and the warm-up share one budget of fuel"},
 	RuleConfigure:  {SeverityError, "drover_configure failed, or refused the configuration", "correct the configuration; `drover strategy describe` lists its keys"},
+	RuleCallFuel:   {SeverityError, "the fuel of one call does not suffice to rebalance a plain cluster of two nodes", "raise the type's fuel; `drover strategy run` shows what a decision takes"},
 	RuleWarmUp:     {SeverityError, "it failed to rebalance a plain cluster of two nodes", "run it: drover strategy run FILE --op rebalance --input with two nodes"},
 	RuleDescribe:   {SeverityWarning, "drover_describe failed", "return the map that the contract describes"},
 
 	RuleConfigKey:     {SeverityWarning, "its configuration has a key that it does not describe", "correct the key; `drover strategy describe` lists those that there are"},
 	RuleFreshInstance: {SeverityWarning, "changes tables, drops segments or keeps references in globals, so that every call needs a new instance", "avoid table.set, table.grow, data.drop and elem.drop for speed"},
-	RuleCommandModule: {SeverityWarning, "exports _start but no _initialize: its main function will not run", "build a reactor: Go -buildmode=c-shared, C -mexec-model=reactor"},
+	RuleCommandModule: {SeverityWarning, "exports _start but no _initialize: its main function will not run", "build a library: Go -buildmode=c-shared, C -mexec-model=reactor, Rust crate-type cdylib"},
 }
 
 // RuleDoc documents one rule.
@@ -201,7 +201,7 @@ func (f Finding) String() string {
 
 func finding(r Rule, format string, args ...any) Finding {
 	t := ruleTexts[r]
-	return Finding{Rule: r, Severity: t.severity, Message: fmt.Sprintf(format, args...), Fix: t.fix}
+	return Finding{Rule: r, Severity: t.severity, Message: clean(fmt.Sprintf(format, args...), maxText), Fix: t.fix}
 }
 
 func findingAt(offset int, r Rule, format string, args ...any) Finding {

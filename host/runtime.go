@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	goruntime "runtime"
+	"sync"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -63,7 +62,7 @@ type Options struct {
 	Engine Engine
 	// CacheDir keeps machine code between runs; empty keeps none. Whoever can
 	// write there can run code in this process: the directory is made with mode
-	// 0700, and one that others may write to is refused.
+	// 0700, and one that others own or may write to is refused.
 	CacheDir string
 	// Logger gets what guests log; nil discards it.
 	Logger *slog.Logger
@@ -79,6 +78,14 @@ type Runtime struct {
 	cache   wazero.CompilationCache
 	// cacheDir is where machine code lies; empty if it is not kept.
 	cacheDir string
+
+	compiling    chan struct{} // holds a token while a module is compiled
+	compilations sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	codes  map[codeKey]*code
+	idle   []*code // of them, those that nobody uses, the latest last
 }
 
 // NewRuntime returns a runtime. Errors are about the cache directory, and name
@@ -87,17 +94,15 @@ func NewRuntime(ctx context.Context, o Options) (*Runtime, error) {
 	if o.Engine == Compiler && goruntime.GOARCH != "amd64" && goruntime.GOARCH != "arm64" {
 		o.Engine = Interpreter
 	}
-	r := &Runtime{engine: o.Engine, log: o.Logger}
+	r := &Runtime{engine: o.Engine, log: o.Logger, compiling: make(chan struct{}, 1), codes: map[codeKey]*code{}}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
 	if o.CacheDir != "" && o.Engine == Compiler {
-		r.cacheDir = filepath.Join(o.CacheDir, fmt.Sprintf("cost-model-%d", CostModel))
-		cache, err := openCache(r.cacheDir)
-		if err != nil {
+		var err error
+		if r.cache, r.cacheDir, err = openCache(o.CacheDir); err != nil {
 			return nil, err
 		}
-		r.cache = cache
 	} else {
 		r.cache = wazero.NewCompilationCache()
 	}
@@ -117,51 +122,18 @@ func runtimeConfig(e Engine) wazero.RuntimeConfig {
 	return c.WithCoreFeatures(features).WithMemoryLimitPages(MaxMemoryPages).WithDebugInfoEnabled(false)
 }
 
-// openCache opens the cache of machine code for the present cost model. wazero
-// keys what lies in it by its own version, the machine's features and the
-// digest of the rewritten module.
-func openCache(dir string) (wazero.CompilationCache, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("cache of compiled strategies: %w", err)
-	}
-	info, err := os.Stat(dir)
-	if err != nil {
-		return nil, fmt.Errorf("cache of compiled strategies: %w", err)
-	}
-	if info.Mode().Perm()&0o022 != 0 {
-		return nil, fmt.Errorf("cache of compiled strategies: %s has mode %#o: others could place machine code there; run chmod 700 on it, or remove it",
-			dir, info.Mode().Perm())
-	}
-	cache, err := wazero.NewCompilationCacheWithDir(dir)
-	if err != nil {
-		return nil, fmt.Errorf("cache of compiled strategies in %s: %w", dir, err)
-	}
-	return cache, nil
-}
-
-// clearCache removes the machine code that is kept, so that it is made anew.
-func (r *Runtime) clearCache() error {
-	entries, err := os.ReadDir(r.cacheDir)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, e := range entries {
-		// wazero wants its own directories to stay.
-		files, err := filepath.Glob(filepath.Join(r.cacheDir, e.Name(), "*"))
-		errs = append(errs, err)
-		for _, f := range files {
-			errs = append(errs, os.Remove(f))
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // Engine returns the engine that the runtime was made for.
 func (r *Runtime) Engine() Engine { return r.engine }
 
-// Close releases the runtime. Modules and strategies made with it are unusable
-// afterwards.
+// Close releases the runtime, and ends what it is compiling. Modules and
+// strategies made with it are unusable afterwards.
 func (r *Runtime) Close(ctx context.Context) error {
+	r.mu.Lock()
+	r.closed = true
+	for _, c := range r.codes {
+		c.cancel()
+	}
+	r.mu.Unlock()
+	r.compilations.Wait()
 	return errors.Join(r.checker.Close(ctx), r.wazero.Close(ctx), r.cache.Close(ctx))
 }

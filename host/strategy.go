@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/droverhq/drover/pluginapi"
@@ -72,7 +73,21 @@ func (r *Runtime) Load(ctx context.Context, wasm []byte, l Limits, config plugin
 // it for a warm-up rebalance and takes the image that every call starts from.
 // The error is a *RefusedError if the module or its configuration is at fault.
 func (m *Module) Prepare(ctx context.Context, config pluginapi.Config, opts ...StrategyOption) (*Strategy, error) {
-	s := &Strategy{name: m.digest.String(), limits: m.limits, config: config}
+	return m.prepare(ctx, config, m.rt.engine.initTimeout(), opts...)
+}
+
+// initTimeout is how long start section, _initialize, drover_configure and
+// warm-up may take together. Their fuel is some 0.1 s of plain code in the
+// compiler; it is 80 s where each unit waits for memory.
+func (e Engine) initTimeout() time.Duration {
+	if e == Interpreter {
+		return time.Minute
+	}
+	return 10 * time.Second
+}
+
+func (m *Module) prepare(ctx context.Context, config pluginapi.Config, timeout time.Duration, opts ...StrategyOption) (*Strategy, error) {
+	s := &Strategy{name: m.Digest().String(), limits: m.limits, config: config}
 	for _, o := range opts {
 		o(s)
 	}
@@ -83,13 +98,18 @@ func (m *Module) Prepare(ctx context.Context, config pluginapi.Config, opts ...S
 	if err != nil {
 		return nil, m.refusal(RuleStart, err)
 	}
-	if err := s.initialise(ctx, in, 0); err != nil {
-		return nil, errors.Join(err, in.close())
+	if rule, err := s.initialise(ctx, in, timeout); err != nil {
+		return nil, errors.Join(m.refusal(rule, err), in.close())
 	}
-	if m.fresh() {
+	if !m.fresh() {
+		w.image = in.snapshot()
+	}
+	if rule, err := s.trial(ctx, in, timeout); err != nil {
+		return nil, errors.Join(m.refusal(rule, err), in.close())
+	}
+	if m.fresh() || in.mod.Memory().Size() != w.image.bytes {
 		return s, in.close()
 	}
-	w.image = in.snapshot()
 	w.pool.idle = append(w.pool.idle, in)
 	return s, nil
 }
@@ -116,7 +136,7 @@ func (s *Strategy) Digest() Digest {
 	if s.wasm == nil {
 		return Digest{}
 	}
-	return s.wasm.mod.digest
+	return s.wasm.mod.Digest()
 }
 
 // Limits returns what bounds each call.
@@ -146,16 +166,25 @@ func (s *Strategy) Close(ctx context.Context) error {
 // host's own, or a caller who gave up, stays what it is.
 func (m *Module) refusal(rule Rule, err error) error {
 	var call *CallError
-	if !errors.As(err, &call) || call.Verdict == VerdictBudget {
+	if !errors.As(err, &call) || call.Verdict == VerdictBudget && call.Cause != nil {
 		return err
 	}
-	return &RefusedError{Findings: append([]Finding{finding(rule, "%v", err)}, m.findings...), Cause: err}
+	findings := append([]Finding{finding(rule, "%v", err)}, m.findings...)
+	// A program's runtime is set up by the _start that nobody calls: whatever it
+	// fails in, that is why, and building it otherwise is the fix.
+	if i := slices.IndexFunc(findings, func(f Finding) bool { return f.Rule == RuleCommandModule }); i >= 0 {
+		command := finding(RuleCommandModule, "%s, and so: %s", findings[i].Message, findings[0])
+		command.Severity = SeverityError
+		findings = slices.Delete(findings, i, i+1)
+		findings[0] = command
+	}
+	return &RefusedError{Findings: findings, Cause: err}
 }
 
 // initialise runs a new instance through start section, _initialize,
-// drover_configure and warm-up, on one limit of fuel and, unless 0, within a
-// budget of time.
-func (s *Strategy) initialise(ctx context.Context, in *instance, budget time.Duration) error {
+// drover_configure and warm-up, on one limit of fuel and within a budget of
+// time. It returns the rule that a failure breaks.
+func (s *Strategy) initialise(ctx context.Context, in *instance, budget time.Duration) (Rule, error) {
 	m := s.wasm.mod
 	in.begin(ctx, Limits{Fuel: m.limits.InitFuel, Budget: budget}, time.Now())
 	defer func() {
@@ -164,12 +193,12 @@ func (s *Strategy) initialise(ctx context.Context, in *instance, budget time.Dur
 	}()
 	if m.rewrite.Start {
 		if _, err := in.invoke(in.mod.ExportedFunction(startExport)); err != nil {
-			return m.refusal(RuleStart, err)
+			return RuleStart, err
 		}
 	}
 	if f := in.mod.ExportedFunction(exportInitialize); f != nil {
 		if _, err := in.invoke(f); err != nil {
-			return m.refusal(RuleInitialize, err)
+			return RuleInitialize, err
 		}
 	}
 	if f := in.mod.ExportedFunction(exportConfigure); f != nil {
@@ -177,26 +206,41 @@ func (s *Strategy) initialise(ctx context.Context, in *instance, budget time.Dur
 		if len(config) == 0 {
 			config = emptyMap
 		}
-		out, err := in.ask(f, config)
+		out, err := in.ask(f, config, outputBase)
 		if err == nil {
 			if derr := pluginapi.DecodeConfigured(out); derr != nil {
 				err = badAnswer(derr)
 			}
 		}
 		if err != nil {
-			return m.refusal(RuleConfigure, err)
+			return RuleConfigure, err
 		}
 	}
+	return RuleWarmUp, s.askWarmUp(in)
+}
+
+// trial makes the warm-up call once more, as any call: with a call's fuel, and
+// what the guest does only once behind it. A strategy that would fail for want
+// of fuel from the first call on is not admitted. That a clock decides nothing
+// here keeps the verdict the same on every machine.
+func (s *Strategy) trial(ctx context.Context, in *instance, timeout time.Duration) (Rule, error) {
+	fuel := s.wasm.mod.limits.Fuel
+	in.begin(ctx, Limits{Fuel: fuel, Budget: timeout}, time.Now())
+	err := s.askWarmUp(in)
+	if v, _ := VerdictOf(err); v == VerdictFuel {
+		return RuleCallFuel, &CallError{Verdict: v, Detail: fmt.Sprintf("the %d units of a call are not enough for two nodes and four shards", fuel)}
+	}
+	return RuleWarmUp, err
+}
+
+func (s *Strategy) askWarmUp(in *instance) error {
 	snap := warmUp()
 	snap.Config = s.config
-	out, err := in.ask(in.rebalance, pluginapi.AppendInput(nil, pluginapi.OpRebalance, snap, nil))
+	out, err := in.ask(in.rebalance, pluginapi.AppendInput(nil, pluginapi.OpRebalance, snap, nil), mostOutput(len(snap.Owners)))
 	if err == nil {
 		_, err = readPlan(snap, out)
 	}
-	if err != nil {
-		return m.refusal(RuleWarmUp, err)
-	}
-	return nil
+	return err
 }
 
 var emptyMap = []byte{0xa0}
@@ -224,7 +268,10 @@ func (s *Strategy) ready(ctx context.Context, budget time.Duration) (*instance, 
 	if s.wasm.image == nil {
 		// What the image cannot hold is made again: initialisation is
 		// deterministic.
-		if err := s.initialise(ctx, in, budget); err != nil {
+		if rule, err := s.initialise(ctx, in, budget); err != nil {
+			if v, _ := VerdictOf(err); v != VerdictBudget {
+				err = s.wasm.mod.refusal(rule, err)
+			}
 			return nil, errors.Join(err, in.close())
 		}
 	}
@@ -257,7 +304,7 @@ func (s *Strategy) Call(ctx context.Context, op pluginapi.Op, snap *pluginapi.Sn
 	if s.native != nil {
 		res.Err = s.callNative(rec, snap, shards)
 	} else {
-		res.Err = s.callWasm(ctx, rec, limits)
+		res.Err = s.callWasm(ctx, rec, limits, mostOutput(len(snap.Owners)+len(shards)))
 	}
 	if res.Err == nil {
 		if op == pluginapi.OpAllocate {
@@ -282,8 +329,9 @@ func (s *Strategy) Call(ctx context.Context, op pluginapi.Op, snap *pluginapi.Sn
 	return res
 }
 
-// callWasm runs the guest and fills in output, fuel and pages.
-func (s *Strategy) callWasm(ctx context.Context, rec *Record, l Limits) error {
+// callWasm runs the guest and fills in output, of at most so many bytes, fuel
+// and pages.
+func (s *Strategy) callWasm(ctx context.Context, rec *Record, l Limits, most uint32) error {
 	w := s.wasm
 	in, since, err := w.pool.get(ctx, l.Budget)
 	if err == nil && w.image != nil && !in.restore(w.image) {
@@ -299,8 +347,8 @@ func (s *Strategy) callWasm(ctx context.Context, rec *Record, l Limits) error {
 	if rec.Op == pluginapi.OpAllocate {
 		f = in.allocate
 	}
-	in.begin(ctx, l, since) // bringing the instance to its image is part of the call
-	out, err := in.ask(f, rec.Input)
+	in.begin(ctx, l, since) // bringing the instance to its image, or making one, is part of the call
+	out, err := in.ask(f, rec.Input, most)
 	rec.Pages = in.pages()
 	lines, dropped := in.logs.take()
 	rec.Log = lines
@@ -344,7 +392,7 @@ func (s *Strategy) callNative(rec *Record, snap *pluginapi.Snapshot, shards []ui
 }
 
 func badAnswer(err error) *CallError {
-	return &CallError{Verdict: VerdictOutput, Detail: err.Error(), Cause: err}
+	return &CallError{Verdict: VerdictOutput, Detail: clean(err.Error(), maxText), Cause: err}
 }
 
 func readPlan(snap *pluginapi.Snapshot, out []byte) (pluginapi.Plan, error) {
@@ -356,6 +404,10 @@ func readPlan(snap *pluginapi.Snapshot, out []byte) (pluginapi.Plan, error) {
 	if err != nil {
 		return pluginapi.Plan{}, badAnswer(err)
 	}
+	plan.Reason = clean(plan.Reason, maxText)
+	for i := range plan.Moves {
+		plan.Moves[i].Reason = clean(plan.Moves[i].Reason, maxText)
+	}
 	return plan, nil
 }
 
@@ -366,6 +418,10 @@ func readHomes(snap *pluginapi.Snapshot, shards []uint32, out []byte) (pluginapi
 	}
 	if err != nil {
 		return pluginapi.Homes{}, badAnswer(err)
+	}
+	homes.Reason = clean(homes.Reason, maxText)
+	for i := range homes.Reasons {
+		homes.Reasons[i] = clean(homes.Reasons[i], maxText)
 	}
 	return homes, nil
 }
@@ -444,13 +500,22 @@ func (s *Strategy) describe(ctx context.Context, in *instance) (pluginapi.Descri
 	if err != nil {
 		return pluginapi.Description{}, err
 	}
-	out, err := in.take(packed)
+	out, err := in.take(packed, outputBase)
 	if err != nil {
 		return pluginapi.Description{}, err
 	}
 	d, err := pluginapi.DecodeDescription(out)
 	if err != nil {
 		return pluginapi.Description{}, badAnswer(err)
+	}
+	for _, text := range []*string{&d.Name, &d.Version, &d.Summary} {
+		*text = clean(*text, maxText)
+	}
+	for i := range d.Config {
+		k := &d.Config[i]
+		for _, text := range []*string{&k.Key, &k.Type, &k.Help} {
+			*text = clean(*text, maxText)
+		}
 	}
 	return d, nil
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -226,22 +227,39 @@ func TestCacheDirectory(t *testing.T) {
 	}
 	files, err := filepath.Glob(filepath.Join(inner, "*", "*"))
 	require.NoError(t, err)
-	require.Len(t, files, 1)
+	require.Len(t, files, 2, "the code and its sum")
 
 	require.NoError(t, os.Chmod(inner, 0o770))
 	_, err = host.NewRuntime(ctx, host.Options{CacheDir: dir})
 	require.ErrorContains(t, err, "chmod 700")
 
-	// What lies there is not believed blindly: a damaged file is made again.
 	require.NoError(t, os.Chmod(inner, 0o700))
-	require.NoError(t, os.WriteFile(files[0], []byte("not machine code"), 0o600))
+
+	require.NoError(t, os.Chmod(dir, 0o777))
+	_, err = host.NewRuntime(ctx, host.Options{CacheDir: dir})
+	require.ErrorContains(t, err, "chmod 700", "whoever can rename the inner directory can replace it")
+	require.NoError(t, os.Chmod(dir, 0o777|os.ModeSticky))
 	rt, err := host.NewRuntime(ctx, host.Options{CacheDir: dir})
 	require.NoError(t, err)
-	defer rt.Close(ctx)
-	s, err := rt.Load(ctx, fixture(t, "attack/well-behaved"), host.Limits{}, nil)
+	require.NoError(t, rt.Close(ctx))
+	require.NoError(t, os.Chmod(dir, 0o700))
+
+	// What lies there is not believed blindly: a damaged file is made again. wazero takes lengths and offsets from it: one
+	// flipped byte at 13 asked for 32 GB and ended the process.
+	good, err := os.ReadFile(files[0])
 	require.NoError(t, err)
-	require.NoError(t, allocate(s).Err)
-	require.NoError(t, s.Close(ctx))
+	flipped := slices.Clone(good)
+	flipped[13] ^= 0xff
+	for name, damaged := range map[string][]byte{"garbage": []byte("not machine code"), "a byte flipped": flipped, "cut off": good[:len(good)/2], "empty": {}} {
+		require.NoError(t, os.WriteFile(files[0], damaged, 0o600))
+		rt, err := host.NewRuntime(ctx, host.Options{CacheDir: dir})
+		require.NoError(t, err, name)
+		s, err := rt.Load(ctx, fixture(t, "attack/well-behaved"), host.Limits{}, nil)
+		require.NoError(t, err, name)
+		require.NoError(t, allocate(s).Err, name)
+		require.NoError(t, s.Close(ctx))
+		require.NoError(t, rt.Close(ctx))
+	}
 }
 
 func TestClosedStrategy(t *testing.T) {

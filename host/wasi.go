@@ -166,8 +166,15 @@ func randomGet(in *instance, stack []uint64) uint32 {
 	}
 	var word [8]byte
 	for len(buf) > 0 {
-		binary.LittleEndian.PutUint64(word[:], in.random())
-		buf = buf[copy(buf, word[:]):]
+		if _, s := in.meter.clock(); s != nil { // a long one must be stoppable, as bulk operations are
+			panic(s)
+		}
+		piece := buf[:min(len(buf), fuel.Piece)]
+		buf = buf[len(piece):]
+		for len(piece) > 0 {
+			binary.LittleEndian.PutUint64(word[:], in.random())
+			piece = piece[copy(piece, word[:]):]
+		}
 	}
 	return wasiOK
 }

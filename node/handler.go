@@ -93,7 +93,7 @@ func (n *Node) do(c coordinator.Command) {
 	case coordinator.AskStrategy:
 		n.strategist.Ask(c)
 	case coordinator.PrepareStrategy:
-		n.strategist.Prepare(c.Spec)
+		n.strategist.Prepare(c.Type, c.Spec)
 	case coordinator.Answer:
 		n.requests.end(c)
 	case coordinator.Note:

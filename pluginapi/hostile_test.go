@@ -112,6 +112,35 @@ func TestDecodersAllocateLittle(t *testing.T) {
 	}
 }
 
+// Nor can an answer as long as the host takes one: neither by how many moves it announces, nor by keys that nobody asked for.
+func TestLongAnswersCostLittle(t *testing.T) {
+	const n = 3_000_000
+	moves := []byte("\xa1\x65moves\x9a\x00\x2d\xc6\xc0" + strings.Repeat("\x82\x00\x00", n))
+	homes := []byte("\xa1\x65homes\x9a\x00\x2d\xc6\xc0" + strings.Repeat("\x00", n))
+	keys := []byte("\xba\x00\x2d\xc6\xc0")
+	for i := range n { // from the last to the first, each another
+		keys = append(keys, '\x64', '0'+byte((n-i)>>18), '0'+byte((n-i)>>12&63), '0'+byte((n-i)>>6&63), '0'+byte((n-i)&63), 0)
+	}
+	for name, c := range map[string]struct {
+		decode func() error
+		says   string
+	}{
+		"moves":                 {func() error { _, err := pluginapi.DecodePlanUpTo(moves, 16); return err }, "more than 16 moves"},
+		"homes":                 {func() error { _, err := pluginapi.DecodeHomes(homes, 16); return err }, "one for each of 16 shards is wanted, got more"},
+		"keys of a plan":        {func() error { _, err := pluginapi.DecodePlanUpTo(keys, 16); return err }, "a map of more than 1000 keys"},
+		"keys of homes":         {func() error { _, err := pluginapi.DecodeHomes(keys, 16); return err }, "a map of more than 1000 keys"},
+		"keys of configure":     {func() error { return pluginapi.DecodeConfigured(keys) }, "a map of more than 1000 keys"},
+		"keys of a description": {func() error { _, err := pluginapi.DecodeDescription(keys); return err }, "a map of more than 1000 keys"},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := c.decode()
+		runtime.ReadMemStats(&after)
+		assert.ErrorContains(t, err, c.says, name)
+		assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20), name)
+	}
+}
+
 func FuzzDecodeInput(f *testing.F) {
 	f.Add(full())
 	f.Add([]byte("\xa1\x61v\x01"))

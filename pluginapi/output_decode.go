@@ -14,11 +14,26 @@ type outputReader struct {
 	failure *Failure
 }
 
+// mostKeys bounds the keys of a map in an output, known and unknown: telling whether one of them comes twice takes memory
+// for each, and the contract has five.
+const mostKeys = 1000
+
+// few counts the keys of a map that the host reads.
+func (r *reader) few(field func(key string) error) func(key string) error {
+	n := 0
+	return func(key string) error {
+		if n++; n > mostKeys {
+			return r.fail("a map of more than " + strconv.Itoa(mostKeys) + " keys")
+		}
+		return field(key)
+	}
+}
+
 // output reads the map and calls field for each key but "error"; it returns a *Failure where there is one, and a
 // *DecodeError where required is missing.
 func (r *outputReader) output(required string, field func(key string) error) error {
 	found := required == ""
-	err := r.fields(func(key string) error {
+	err := r.fields(r.few(func(key string) error {
 		if key == "error" {
 			message, err := r.text()
 			r.failure = &Failure{Message: message}
@@ -26,7 +41,7 @@ func (r *outputReader) output(required string, field func(key string) error) err
 		}
 		found = found || key == required
 		return field(key)
-	})
+	}))
 	if err == nil {
 		err = r.end()
 	}
@@ -51,7 +66,7 @@ func DecodeHomes(data []byte, n int) (Homes, error) {
 	err := r.output("homes", func(key string) (err error) {
 		switch key {
 		case "homes":
-			h.Nodes = make([]int, 0, r.count(1))
+			h.Nodes = make([]int, 0, min(n, r.count(1)))
 			return r.column(n, func() error {
 				node := NoTarget
 				if !r.null() {
@@ -115,7 +130,7 @@ func DecodePlanUpTo(data []byte, most int) (Plan, error) {
 	err := r.output("moves", func(key string) (err error) {
 		switch key {
 		case "moves":
-			p.Moves = make([]Move, 0, r.count(leastPair))
+			p.Moves = make([]Move, 0, min(most, r.count(leastPair)))
 			return r.list(func() error {
 				if len(p.Moves) == most {
 					return r.fail("more than " + strconv.Itoa(most) + " moves")
@@ -186,12 +201,12 @@ func DecodeDescription(data []byte) (Description, error) {
 		case "summary":
 			d.Summary, err = r.text()
 		case "config":
-			err = r.fields(func(key string) error {
+			err = r.fields(r.few(func(key string) error {
 				k := ConfigKey{Key: clone(key)}
 				err := r.configKey(&k)
 				d.Config = append(d.Config, k)
 				return err
-			})
+			}))
 		default:
 			err = r.skip(0)
 		}
@@ -208,7 +223,7 @@ func DecodeDescription(data []byte) (Description, error) {
 
 func (r *reader) configKey(k *ConfigKey) error {
 	typed := false
-	err := r.fields(func(key string) (err error) {
+	err := r.fields(r.few(func(key string) (err error) {
 		switch key {
 		case "type":
 			typed = true
@@ -221,7 +236,7 @@ func (r *reader) configKey(k *ConfigKey) error {
 			err = r.skip(0)
 		}
 		return err
-	})
+	}))
 	if err == nil && !typed {
 		err = atKey(r.fail("the key is missing"), "type")
 	}

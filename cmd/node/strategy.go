@@ -2,11 +2,15 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -53,7 +57,11 @@ func readModule(arg string) ([]byte, error) {
 		}
 		return wasm, nil
 	}
-	return readFile(arg, host.MaxModuleBytes+1)
+	wasm, err := readFile(arg, host.MaxModuleBytes+1)
+	if _, _, known := strategies.Builtin(arg); known && errors.Is(err, fs.ErrNotExist) {
+		err = withHint(err, fmt.Sprintf("the built-in strategy is %s%s", builtinPrefix, arg))
+	}
+	return wasm, err
 }
 
 // readFile reads a file, or standard input for "-" in callers that pass it on, up to a size that is surely too large.
@@ -98,7 +106,7 @@ func withRuntime(ctx context.Context, engine host.Engine, f func(*host.Runtime) 
 
 func newStrategyCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "check FILE",
+		Use:   "check FILE|builtin:NAME",
 		Short: "Say whether a node would admit a module, and why not",
 		Long: `Say whether a node would admit a module, and why not: the same checks as at every load, the warm-up call
 included. Each finding names a rule, listed in docs/strategy-rules.md, and what to do about it.
@@ -165,11 +173,6 @@ func printReport(w io.Writer, name string, rep host.Report) error {
 	return err
 }
 
-// refusalExit prints nothing more and ends with the code of a refusal.
-func refusalExit(err error) error {
-	return &exitError{code: exitRefused, err: err, hint: "drover strategy check lists every finding"}
-}
-
 // description is what describe prints for machines.
 type description struct {
 	Name    string                  `json:"name"`
@@ -200,8 +203,12 @@ func newStrategyDescribeCommand() *cobra.Command {
 		}
 		return withRuntime(cmd.Context(), host.Compiler, func(rt *host.Runtime) error {
 			s, err := rt.Load(cmd.Context(), wasm, host.Limits{}, nil)
-			if errors.Is(err, host.ErrRefused) {
-				return refusalExit(err)
+			if re, ok := errors.AsType[*host.RefusedError](err); ok {
+				rep := host.Report{Digest: host.DigestOf(wasm), ABI: host.ABI, Findings: re.Findings}
+				if err := printReport(cmd.ErrOrStderr(), args[0], rep); err != nil {
+					return err
+				}
+				return exitWith(exitRefused)
 			} else if err != nil {
 				return err
 			}
@@ -221,9 +228,41 @@ func newStrategyDescribeCommand() *cobra.Command {
 func describe(d pluginapi.Description, digest host.Digest) description {
 	out := description{Name: d.Name, Version: d.Version, Summary: d.Summary, Config: map[string]describedKey{}, Digest: digest, ABI: host.ABI}
 	for _, k := range d.Config {
-		out.Config[k.Key] = describedKey{k.Type, k.Default, k.Help}
+		out.Config[k.Key] = describedKey{k.Type, jsonValue(k.Default), k.Help}
 	}
 	return out
+}
+
+// jsonValue returns a default as JSON can hold it: NaN and the infinities as text.
+func jsonValue(v any) any {
+	switch v := v.(type) {
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return strconv.FormatFloat(v, 'g', -1, 64)
+		}
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = jsonValue(v[i])
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for key := range v {
+			out[key] = jsonValue(v[key])
+		}
+		return out
+	}
+	return v
+}
+
+// defaultText returns a default for people, as JSON, which leaves no control character as it is.
+func defaultText(v any) string {
+	b, err := json.Marshal(jsonValue(v))
+	if err != nil {
+		return strconv.Quote(fmt.Sprint(v))
+	}
+	return string(b)
 }
 
 func printDescription(w io.Writer, d pluginapi.Description, digest host.Digest) error {
@@ -241,7 +280,7 @@ func printDescription(w io.Writer, d pluginapi.Description, digest host.Digest) 
 	for _, k := range d.Config {
 		fmt.Fprintf(&b, "  %s (%s", k.Key, k.Type)
 		if k.Default != nil {
-			fmt.Fprintf(&b, ", default %v", k.Default)
+			fmt.Fprintf(&b, ", default %s", defaultText(k.Default))
 		}
 		b.WriteString(")")
 		if k.Help != "" {

@@ -7,6 +7,7 @@ package strategist
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,6 +21,7 @@ import (
 	"github.com/droverhq/drover/sharding"
 	"github.com/droverhq/drover/sharding/coordinator"
 	"github.com/droverhq/drover/sharding/protocol"
+	"github.com/droverhq/drover/strategies"
 )
 
 // Config opens a Strategist.
@@ -41,10 +43,11 @@ type Strategist struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu     sync.Mutex
-	closed bool
-	loaded map[key]*loading
-	stats  map[sharding.TypeName]*typeStats
+	mu       sync.Mutex
+	closed   bool
+	loaded   map[key]*loading
+	prepared map[sharding.TypeName]*loading // the latest of each type; it is a user of it
+	stats    map[sharding.TypeName]*typeStats
 }
 
 // key is all that a prepared strategy depends on.
@@ -62,24 +65,32 @@ func keyOf(s protocol.StrategySpec) key {
 
 // loading is a strategy on its way; done is closed once strategy or err is set.
 type loading struct {
+	key      key
+	began    time.Time
+	ctx      context.Context
+	cancel   context.CancelFunc // once nobody wants it any more
 	done     chan struct{}
 	strategy *host.Strategy
 	name     string // what the module calls itself
 	err      error
 	used     time.Time
 	users    int
+	// superseded is set once another strategy was prepared in its place.
+	superseded bool
 }
 
 const (
-	// loadPatience is how long a call waits for its module to be fetched and compiled.
-	loadPatience = 10 * time.Second
+	// fetchPatience is how long the other nodes may take to hand out a module.
+	fetchPatience = 10 * time.Second
+	// loadPatience is how long calls wait for a module, from when it began to be fetched and compiled: shards without a home wait with them.
+	loadPatience = 2 * time.Second
 	// keepLoaded bounds the prepared strategies: one a type, its predecessors for a rollback, a candidate.
 	keepLoaded = 16
 )
 
 // New makes a strategist with nothing loaded.
 func New(cfg Config) *Strategist {
-	s := &Strategist{cfg: cfg, loaded: map[key]*loading{}, stats: map[sharding.TypeName]*typeStats{}}
+	s := &Strategist{cfg: cfg, loaded: map[key]*loading{}, prepared: map[sharding.TypeName]*loading{}, stats: map[sharding.TypeName]*typeStats{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -103,10 +114,24 @@ func (s *Strategist) Close() error {
 	return errors.Join(errs...)
 }
 
-// Prepare fetches and compiles a strategy in the background, so that its first call need not wait.
-func (s *Strategist) Prepare(spec protocol.StrategySpec) {
-	if spec.Digest != ([32]byte{}) {
-		s.release(s.start(spec))
+// Prepare fetches and compiles a type's strategy in the background, so that its first call need not wait, and keeps it until another one is
+// prepared for the type. One that is superseded before it is ready is given up, unless a call waits for it: who replays a log makes only the
+// strategies ready that are in force at its end.
+func (s *Strategist) Prepare(t sharding.TypeName, spec protocol.StrategySpec) {
+	if spec.Digest == ([32]byte{}) {
+		return
+	}
+	l := s.start(spec)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.prepared[t]
+	s.prepared[t] = l
+	if before != nil && before != l {
+		before.superseded = true
+	}
+	l.superseded = false
+	if before != nil {
+		s.drop(before)
 	}
 }
 
@@ -136,11 +161,14 @@ func (s *Strategist) load(ctx context.Context, wasm []byte, spec protocol.Strate
 	if spec.Memory > 0 && spec.Memory < host.PageBytes { // 0 pages would be the default
 		return nil, fmt.Errorf("memory of %d bytes: at least %d are needed, one page", spec.Memory, host.PageBytes)
 	}
-	opts := []host.StrategyOption{host.WithName(spec.Source)}
-	if s.cfg.Recorder != nil {
-		opts = append(opts, host.WithRecorder(s.cfg.Recorder))
+	return s.cfg.Runtime.Load(ctx, wasm, limits, pluginapi.Config(spec.Config), append(s.options(), host.WithName(spec.Source))...)
+}
+
+func (s *Strategist) options() []host.StrategyOption {
+	if s.cfg.Recorder == nil {
+		return nil
 	}
-	return s.cfg.Runtime.Load(ctx, wasm, limits, pluginapi.Config(spec.Config), opts...)
+	return []host.StrategyOption{host.WithRecorder(s.cfg.Recorder)}
 }
 
 func (s *Strategist) nameOf(ctx context.Context, strategy *host.Strategy, spec protocol.StrategySpec) string {
@@ -155,7 +183,7 @@ func (s *Strategist) start(spec protocol.StrategySpec) *loading {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		l := &loading{done: make(chan struct{}), err: errStopping, users: 1}
+		l := &loading{done: make(chan struct{}), cancel: func() {}, err: errStopping, users: 1}
 		close(l.done)
 		return l
 	}
@@ -172,7 +200,8 @@ func (s *Strategist) start(spec protocol.StrategySpec) *loading {
 		}
 	}
 	if l == nil {
-		l = &loading{done: make(chan struct{}), used: time.Now()}
+		l = &loading{key: k, done: make(chan struct{}), began: time.Now(), used: time.Now()}
+		l.ctx, l.cancel = context.WithCancel(s.ctx)
 		s.loaded[k] = l
 		s.evict()
 		s.wg.Go(func() { s.run(l, spec) })
@@ -186,9 +215,22 @@ var errStopping = errors.New("the node is stopping")
 func (s *Strategist) release(l *loading) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.drop(l)
+}
+
+// drop counts a user less, and gives up what is superseded and nobody waits for; s.mu is held.
+func (s *Strategist) drop(l *loading) {
 	l.users--
-	if l.err == nil {
-		l.used = time.Now()
+	select {
+	case <-l.done:
+		if l.err == nil {
+			l.used = time.Now()
+		}
+	default:
+		if l.users == 0 && l.superseded {
+			l.cancel()
+			delete(s.loaded, l.key)
+		}
 	}
 }
 
@@ -221,28 +263,44 @@ func (s *Strategist) evict() {
 }
 
 func (s *Strategist) run(l *loading, spec protocol.StrategySpec) {
-	defer close(l.done)
-	began := time.Now()
-	wasm, err := s.module(spec.Digest)
+	defer l.cancel()
+	wasm, err := s.module(l.ctx, spec.Digest)
+	var strategy *host.Strategy
+	name := ""
 	if err == nil {
-		l.strategy, err = s.load(s.ctx, wasm, spec)
+		strategy, err = s.load(l.ctx, wasm, spec)
 	}
-	if err != nil {
+	if err == nil {
+		name = s.nameOf(l.ctx, strategy, spec)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer close(l.done)
+	log := s.cfg.Logger.With("source", spec.Source, "digest", modules.Digest(spec.Digest))
+	switch {
+	case l.ctx.Err() != nil: // given up, or the node stops: nobody will ask for it here
+		l.err = errGivenUp
+		if strategy != nil {
+			l.err = errors.Join(l.err, strategy.Close(context.Background()))
+		}
+	case err != nil:
 		l.err = err
-		s.cfg.Logger.Warn("a strategy cannot be made ready", "source", spec.Source, "digest", modules.Digest(spec.Digest), "error", err)
-		return
+		log.Warn("a strategy cannot be made ready", "error", err)
+	default:
+		l.strategy, l.name = strategy, name
+		log.Info("strategy ready", "name", name, "took", time.Since(l.began).Round(time.Millisecond))
 	}
-	l.name = s.nameOf(s.ctx, l.strategy, spec)
-	s.cfg.Logger.Info("strategy ready", "name", l.name, "source", spec.Source, "digest", modules.Digest(spec.Digest), "took", time.Since(began).Round(time.Millisecond))
 }
 
+var errGivenUp = errors.New("the strategy is not needed any more, or the node is stopping")
+
 // module gives a module from the store, or from another node.
-func (s *Strategist) module(d modules.Digest) ([]byte, error) {
+func (s *Strategist) module(ctx context.Context, d modules.Digest) ([]byte, error) {
 	wasm, err := s.cfg.Modules.Get(d)
 	if !errors.Is(err, modules.ErrNotHere) {
 		return wasm, err
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, loadPatience)
+	ctx, cancel := context.WithTimeout(ctx, fetchPatience)
 	defer cancel()
 	wasm, err = s.cfg.Fetch(ctx, d)
 	if err != nil {
@@ -271,26 +329,16 @@ func (s *Strategist) answer(a coordinator.AskStrategy) coordinator.StrategyAnswe
 	out := coordinator.StrategyAnswered{Ask: a.Ask}
 	l := s.start(a.Spec)
 	defer s.release(l)
-	patience := time.NewTimer(loadPatience)
-	defer patience.Stop()
-	select {
-	case <-l.done:
-	case <-patience.C:
-		out.Failure = &coordinator.StrategyFailure{Verdict: "missing", Detail: "the module is still being fetched or compiled"}
-		return out
-	case <-s.ctx.Done():
-		out.Failure = &coordinator.StrategyFailure{Verdict: "missing", Detail: errStopping.Error()}
-		return out
-	}
-	if l.err != nil {
-		out.Failure = &coordinator.StrategyFailure{Verdict: "missing", Detail: l.err.Error()}
+	strategy, err := s.wait(l, a.Spec)
+	if err != nil {
+		out.Failure = &coordinator.StrategyFailure{Verdict: "missing", Detail: err.Error()}
 		return out
 	}
 	var d host.Decision
 	if a.Op == pluginapi.OpAllocate {
-		d = l.strategy.Allocate(s.ctx, a.Input, a.Shards)
+		d = strategy.Allocate(s.ctx, a.Input, a.Shards)
 	} else {
-		d = l.strategy.Rebalance(s.ctx, a.Input)
+		d = strategy.Rebalance(s.ctx, a.Input)
 	}
 	out.Homes, out.Plan = d.Homes, d.Plan
 	if n := len(d.Records); n > 0 {
@@ -304,6 +352,40 @@ func (s *Strategist) answer(a coordinator.AskStrategy) coordinator.StrategyAnswe
 		}
 	}
 	return out
+}
+
+// wait gives the strategy to call. While a built-in one is compiled, its pure form answers instead: it decides the same (spec 1.2), and shards
+// without a home need not wait. Its records say so by their name.
+func (s *Strategist) wait(l *loading, spec protocol.StrategySpec) (*host.Strategy, error) {
+	select {
+	case <-l.done:
+		return l.strategy, l.err
+	default:
+	}
+	if name, native, ok := builtin(spec.Digest); ok {
+		return host.NewNative("native:"+name, native, pluginapi.Config(spec.Config), s.options()...)
+	}
+	patience := time.NewTimer(time.Until(l.began.Add(loadPatience)))
+	defer patience.Stop()
+	select {
+	case <-l.done:
+		return l.strategy, l.err
+	case <-patience.C:
+		return nil, errors.New("the module is still being fetched or compiled")
+	case <-s.ctx.Done():
+		return nil, errStopping
+	}
+}
+
+// builtin finds the built-in strategy whose module has the digest.
+func builtin(d modules.Digest) (name string, native pluginapi.Strategy, ok bool) {
+	for _, name := range strategies.Names() {
+		if _, digest, _ := strategies.Builtin(name); digest == hex.EncodeToString(d[:]) {
+			native, ok := strategies.Native(name)
+			return name, native, ok
+		}
+	}
+	return "", nil, false
 }
 
 // typeStats are of the calls that this node has made, for people.

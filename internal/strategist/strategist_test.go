@@ -165,7 +165,7 @@ func TestFetch(t *testing.T) {
 	gate := make(chan struct{})
 	b.setFetch(func(d modules.Digest) ([]byte, error) { <-gate; return wasm, nil })
 	spec := specOf(wasm)
-	b.Prepare(spec)
+	b.Prepare("t", spec)
 	state, _ := b.State(spec)
 	assert.Equal(t, Preparing, state)
 	for range 5 {
@@ -339,7 +339,7 @@ func TestCloseWhileCallsRun(t *testing.T) {
 	hung := make(chan struct{})
 	other := specOf(fixture(t, "attack/well-behaved"))
 	b.setFetch(func(modules.Digest) ([]byte, error) { close(hung); <-b.ctx.Done(); return nil, b.ctx.Err() })
-	b.Prepare(other)
+	b.Prepare("other", other)
 	<-hung
 	require.Eventually(t, func() bool { s, _ := b.State(spec); return s == Ready }, patience, time.Millisecond)
 	began := time.Now()
@@ -349,7 +349,7 @@ func TestCloseWhileCallsRun(t *testing.T) {
 		require.NotNil(t, (<-b.answers).Failure)
 	}
 	b.Ask(coordinator.AskStrategy{Ask: 9, Type: "t", Spec: spec, Op: pluginapi.OpRebalance, Input: input(12)})
-	b.Prepare(other)
+	b.Prepare("other", other)
 	assert.Empty(t, b.loaded)
 	assert.Empty(t, b.answers)
 	require.NoError(t, b.Close())

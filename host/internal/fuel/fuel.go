@@ -113,11 +113,6 @@ type Result struct {
 	// holds what a call of each adds to the depth.
 	Functions int
 	Weights   []int32
-	// FrameValues holds, for each of them, an upper bound of the values in its
-	// native frame. What a compiler spends on a function grows faster than this:
-	// 30 000 took wazero 2 s, 90 000 half a minute, while the largest function
-	// of a standard Go guest has 20 000, nearly all of them instructions.
-	FrameValues []int
 }
 
 // ReservedImport tells whether a guest must not import from the module.
@@ -211,7 +206,6 @@ func (r *rewriter) spaces() error {
 
 // survey looks at every instruction once for what concerns the whole module.
 func (r *rewriter) survey() error {
-	r.res.FrameValues = make([]int, len(r.in.Code))
 	r.res.Weights = make([]int32, len(r.in.Code))
 	for i := range r.in.Code {
 		c := &r.in.Code[i]
@@ -219,7 +213,6 @@ func (r *rewriter) survey() error {
 		if err != nil {
 			return fmt.Errorf("function %d: %w", len(r.funcs)-len(r.in.Funcs)+i, err)
 		}
-		r.res.FrameValues[i] = values
 		r.res.Weights[i] = r.weight(values)
 		for _, in := range c.Body {
 			switch in.Op {

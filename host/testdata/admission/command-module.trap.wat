@@ -1,0 +1,17 @@
+;; A program: its runtime is set up by the _start that nobody calls, and so it traps.
+(module
+  (memory (export "memory") 1)
+  (data (i32.const 1024) "\a1\65moves\80")
+  (data (i32.const 1088) "\a1\65homes\81\00")
+  (global $ready (mut i32) (i32.const 0))
+  (func (export "_start") (global.set $ready (i32.const 1)))
+  (func (export "drover_configure") (param i32 i32) (result i64)
+    (if (i32.eqz (global.get $ready)) (then (unreachable)))
+    (i64.const 0))
+  (func (export "drover_abi_v1"))
+  (func (export "drover_buffer") (param $len i32) (result i32)
+    (i32.const 4096))
+  (func (export "drover_allocate") (param $ptr i32) (param $len i32) (result i64)
+    (i64.const 0x0000044000000009))
+  (func (export "drover_rebalance") (param $ptr i32) (param $len i32) (result i64)
+    (i64.const 0x0000040000000008)))

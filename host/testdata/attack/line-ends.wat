@@ -1,0 +1,17 @@
+;; Writes 16 MB of line ends in one call, again and again.
+(module
+  (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 255)
+  (data (i32.const 1024) "\a1\65moves\80")
+  (data (i32.const 1088) "\a1\65homes\81\00")
+  (func (export "drover_abi_v1"))
+  (func (export "drover_buffer") (param $len i32) (result i32)
+    (i32.const 4096))
+  (func (export "drover_allocate") (param $ptr i32) (param $len i32) (result i64) 
+    (memory.fill (i32.const 65536) (i32.const 10) (i32.const 16000000))
+    (i32.store (i32.const 8) (i32.const 65536))
+    (i32.store (i32.const 12) (i32.const 16000000))
+    (loop $l (drop (call $write (i32.const 1) (i32.const 8) (i32.const 1) (i32.const 0))) (br $l))
+    (unreachable))
+  (func (export "drover_rebalance") (param $ptr i32) (param $len i32) (result i64)
+    (i64.const 0x0000040000000008)))
