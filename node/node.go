@@ -41,7 +41,7 @@ import (
 // Config is what node.toml holds.
 type Config = config.Config
 
-// DefaultConfig gives the configuration of a node of which no file says anything: one voter on loopback, without types.
+// DefaultConfig gives what holds where no file says otherwise: one voter on loopback, without types. A node needs a Name besides.
 func DefaultConfig() *Config { return config.Default() }
 
 // LoadConfig reads a node.toml, the environment and overrides of the form dotted.key=value. kinds name the entities that the program hosts

@@ -1,10 +1,9 @@
 package cluster
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"time"
@@ -113,18 +112,18 @@ func speaks(ctx context.Context, address string) string {
 	if _, err := conn.Write([]byte("GET /healthz HTTP/1.0\r\n\r\n")); err != nil {
 		return ""
 	}
-	head := make([]byte, 5)
-	r := bufio.NewReader(conn)
-	n, err := r.Read(head)
-	switch {
-	case strings.HasPrefix("HTTP/", string(head[:n])) && n > 0:
-		return "an HTTP port ([http] address)"
-	case n > 0 && head[0] == transportRefusal:
-		return "a transport port ([transport] bind)"
-	case n > 0 && head[0] == tlsAlert:
-		return "a TLS port (such as [transport] bind with [tls])"
-	case err != nil && errors.Is(err, context.DeadlineExceeded):
+	head := make([]byte, len("HTTP/"))
+	n, err := io.ReadAtLeast(conn, head, 1)
+	if err != nil {
 		return ""
+	}
+	switch {
+	case strings.HasPrefix("HTTP/", string(head[:n])):
+		return "an HTTP port ([http] address)"
+	case head[0] == transportRefusal:
+		return "a transport port ([transport] bind)"
+	case head[0] == tlsAlert:
+		return "a TLS port (such as [transport] bind with [tls])"
 	}
 	return ""
 }
