@@ -355,13 +355,13 @@ func TestSwap(t *testing.T) {
 	// c must fetch both ways; the copies that the swaps before have spread may still be coming in.
 	require.Eventually(t, func() bool { return os.RemoveAll(c.dir.Path("modules")) == nil }, patience, poll)
 	require.NoError(t, os.MkdirAll(c.dir.Path("modules"), 0o700))
-	_, err = api{c.Node}.Swap(t.Context(), httpapi.SwapRequest{Type: "ledger", Digest: d})
+	_, err = api{c.Node}.Swap(t.Context(), httpapi.SwapRequest{Type: "ledger", Digest: (*[32]byte)(&d)})
 	require.NoError(t, err)
 	agree(func(v httpapi.StrategyView) bool { return v.Digest == "sha256:"+d.String() && v.Fuel.Limit == fuel })
 
 	for name, r := range map[httpapi.Kind]httpapi.SwapRequest{
 		httpapi.KindRefusedStrategy: {Type: "ledger", Module: []byte("no wasm")},
-		httpapi.KindUnknownModule:   {Type: "ledger", Digest: [32]byte{1}},
+		httpapi.KindUnknownModule:   {Type: "ledger", Digest: new([32]byte)},
 		httpapi.KindUnknownType:     {Type: "nope", Module: other},
 		httpapi.KindBadRequest:      {Type: "ledger", Config: json.RawMessage(`[1]`)},
 		httpapi.KindNotYet:          {Type: "ledger", Module: other, Shadow: true},

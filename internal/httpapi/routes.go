@@ -62,7 +62,7 @@ type media struct {
 var (
 	typeParam    = param{name: "type", doc: "sharded type; may be left out where there is one"}
 	timeoutParam = param{name: "timeout", doc: "how long to wait for the answer, such as 500ms or 2m; default 30s, 1ms to 5m"}
-	keyHeader    = param{name: "Idempotency-Key", doc: "1 to 255 characters of printable ASCII. The same key names the same command: a retry of one that was done is known to the entity"}
+	keyHeader    = param{name: "Idempotency-Key", doc: "1 to 255 characters of printable ASCII. The same key names the same command: a retry of one that an entity has done is answered with the first answer and not done again, while the entity is in memory and among its latest 64 commands"}
 	anyJSON      = []media{{"application/json", nil, "one JSON value, whatever the content type says"}}
 	operating    = []Kind{KindUnknownNode, KindConflict, KindUnavailable, KindUnknownOutcome, KindNotYet}
 )
