@@ -218,7 +218,7 @@ func TestStrangers(t *testing.T) {
 	t.Run("of another cluster", func(t *testing.T) {
 		o.join = []string{a.gossip}
 		o.start()
-		require.Equal(t, 1, o.awaitEnd(), o.log())
+		require.Equal(t, 2, o.awaitEnd(), o.log())
 		oneError(t, o.log(), id, its, "gossip.join")
 	})
 	for name, r := range map[string]struct {
@@ -226,8 +226,8 @@ func TestStrangers(t *testing.T) {
 		code  int
 		names []string
 	}{
-		"with another key":  {[]string{"gossip.keys=" + quoted([]string{key("b")})}, 1, []string{"gossip.keys", a.gossip}},
-		"without a key":     {nil, 1, []string{"gossip.keys", a.gossip}},
+		"with another key":  {[]string{"gossip.keys=" + quoted([]string{key("b")})}, 2, []string{"gossip.keys", a.gossip}},
+		"without a key":     {nil, 2, []string{"gossip.keys", a.gossip}},
 		"with other shards": {[]string{"gossip.keys=" + quoted([]string{key("a")}), "type.counter.shards=64"}, 2, []string{"counter", "100", "64"}},
 	} {
 		t.Run(name, func(t *testing.T) {

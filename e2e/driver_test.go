@@ -84,6 +84,12 @@ func (c *cluster) end() {
 		return
 	}
 	for _, n := range c.nodes {
+		if *logs != "" {
+			name := strings.ReplaceAll(c.t.Name(), "/", "-") + "-" + n.name + ".log"
+			if err := os.WriteFile(filepath.Join(*logs, name), []byte(n.log()), 0o600); err != nil {
+				c.t.Error(err)
+			}
+		}
 		c.t.Logf("log of node %s (%s), its last lines:\n%s", n.name, n.http, tail(n.log(), 60))
 	}
 }

@@ -130,7 +130,7 @@ func (l *load) one(client int, n *node, o op) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {
-		l.failures = append(l.failures, fmt.Errorf("%s through %s after %s: %w", o.entity, n.name, returned.Round(time.Millisecond), err))
+		l.failures = append(l.failures, fmt.Errorf("%s (shard %d) through %s, sent at %s: %w", o.entity, sharding.ShardOf(o.entity, l.before.NumShards), n.name, l.start.Add(called).UTC().Format("15:04:05.000"), err))
 	}
 	if !done {
 		l.undone++

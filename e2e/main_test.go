@@ -21,6 +21,7 @@ import (
 var (
 	long   = flag.Bool("e2e.long", false, "run the stories named TestLong… too")
 	bounds = flag.Bool("e2e.bounds", false, "judge the times of recovery that spec 2.6 promises")
+	logs   = flag.String("e2e.logs", "", "directory for the whole logs of nodes of failed tests")
 	raced  = flag.Bool("e2e.race", false, "build the node with the race detector")
 )
 

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -212,4 +213,24 @@ func cli(t *testing.T, args ...string) string {
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	require.NoError(t, cmd.Run(), "drover %s: %s", strings.Join(args, " "), &errs)
 	return out.String()
+}
+
+// A node ends and comes back over and over under load: each time its shards go and others come, and no add of anybody fails (spec 2.3).
+func TestLongEndsOverAndOver(t *testing.T) {
+	c := newCluster(t, append(slices.Clone(quick), "log.level=debug")...)
+	nodes, _ := settledThree(t, c)
+	l := startLoad(t, 12, ids("over", 96), nodes[0], nodes[1])
+	for range 12 {
+		l.progress(1000)
+		nodes[2].terminate()
+		l.progress(1000)
+		nodes[2].start()
+		nodes[2].awaitReady()
+		nodes[0].awaitCounts(34, 33, 33)
+		if t.Failed() {
+			break
+		}
+	}
+	l.end(nodes[0])
+	l.unfailing()
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/droverhq/drover/internal/modules"
 	"github.com/droverhq/drover/sharding"
 	"github.com/droverhq/drover/sharding/protocol"
+	"github.com/droverhq/drover/sharding/region"
 )
 
 // api is what HTTP sees of the node.
@@ -45,7 +46,10 @@ func (a api) Members(ctx context.Context) (httpapi.MembersView, error) {
 			owned[s.Owner]++
 		}
 	}
-	leader, _ := n.data.Leader()
+	var leader sharding.Member
+	if power := n.data.Authority(); power.Leads(now()) {
+		leader = power.Leader
+	}
 	view := httpapi.MembersView{Members: []httpapi.MemberView{}}
 	for _, m := range n.memberList() {
 		id := m.Identity()
@@ -72,10 +76,11 @@ func stateOf(s cluster.Status, draining bool) httpapi.MemberState {
 }
 
 func (a api) Leader() (httpapi.LeaderView, bool) {
-	leader, term := a.n.data.Leader()
-	if leader.IsZero() {
+	power := a.n.data.Authority()
+	if !power.Leads(now()) {
 		return httpapi.LeaderView{}, false
 	}
+	leader, term := power.Leader, power.Term
 	v := httpapi.LeaderView{Name: leader.Node, Term: term}
 	for _, m := range a.n.memberList() {
 		if m.Identity() == leader {
@@ -311,12 +316,12 @@ func (a api) Explain(ctx context.Context, t sharding.TypeName, s sharding.ShardI
 
 func (a api) Ready() httpapi.ReadyView {
 	n := a.n
-	registered, _ := n.data.Registered()
-	leader, _ := n.data.Leader()
+	power, at := n.data.Authority(), now()
 	conditions := []httpapi.Condition{
 		{Name: "joined", OK: !n.dir.Cluster().IsZero(), Why: "no coordinator has taken this node into a cluster yet"},
-		{Name: "leader", OK: !leader.IsZero(), Why: "no coordinator leads at present"},
-		{Name: "regions", OK: registered, Why: "the coordinator has not acknowledged this node's regions yet"},
+		{Name: "leader", OK: power.Leads(at), Why: silence(power, at)},
+		{Name: "regions", OK: power.Registered, Why: "the coordinator has not acknowledged this node's regions yet"},
+		{Name: "lease", OK: at < power.LeaseUntil, Why: lapse(power, at)},
 		{Name: "serving", OK: !n.stopping.Load(), Why: "the node is stopping"},
 	}
 	view := httpapi.ReadyView{Ready: true}
@@ -329,6 +334,22 @@ func (a api) Ready() httpapi.ReadyView {
 		view.Conditions = append(view.Conditions, c)
 	}
 	return view
+}
+
+// silence says since when no coordinator has shown that it leads.
+func silence(a region.Authority, at sharding.Instant) string {
+	if a.Heard == 0 {
+		return "no coordinator has been heard from yet: is a majority of the voters up?"
+	}
+	return fmt.Sprintf("no coordinator has acknowledged this node for %s: is a majority of the voters up?", at.Sub(a.Heard).Round(time.Second))
+}
+
+// lapse says since when this node's shards are suspended.
+func lapse(a region.Authority, at sharding.Instant) string {
+	if a.LeaseUntil == 0 {
+		return "no coordinator has given this node a lease yet"
+	}
+	return fmt.Sprintf("this node's lease lapsed %s ago: its shards are suspended until a coordinator renews it", at.Sub(a.LeaseUntil).Round(100*time.Millisecond))
 }
 
 func (a api) DeadLetters() httpapi.DeadLettersView {

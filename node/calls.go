@@ -335,14 +335,14 @@ func (n *Node) confirmReady(ctx context.Context, s controlplane.Server, index ui
 	if !n.await() {
 		return false
 	}
-	for _, m := range n.memberList() {
-		if m.Server != s.ID || m.Status != cluster.Up {
+	for _, m := range n.data.Members() {
+		if m.Info.Server != s.ID || !n.isUp(m.Member) {
 			continue
 		}
-		if m.Identity() != n.self {
-			n.copyModules(ctx, m.Identity())
+		if m.Member != n.self {
+			n.copyModules(ctx, m.Member)
 		}
-		out, err := n.callMember(ctx, m.Identity(), callReady, binary.BigEndian.AppendUint64(nil, index))
+		out, err := n.callMember(ctx, m.Member, callReady, binary.BigEndian.AppendUint64(nil, index))
 		return err == nil && len(out) == 1 && out[0] == 1
 	}
 	return false
@@ -395,18 +395,76 @@ func (n *Node) operate(ctx context.Context, op operation) error {
 		req = coordinator.MoveShard{Type: op.Type, Shard: op.Shard, To: op.Node}
 	case opPin:
 		req = coordinator.PinShard{Type: op.Type, Shard: op.Shard, Node: op.Node}
-	case opForget:
-		return n.forget(ctx, op.Node, false)
-	case opLeave:
-		return n.forget(ctx, op.Node, true)
+	case opForget, opLeave:
+		err := n.forget(ctx, op.Node, op.Op == opLeave)
+		if err == nil {
+			n.sayDone(op)
+		}
+		return err
 	default:
 		return fmt.Errorf("this node does not know the operation %q: it runs another release", op.Op)
 	}
 	a, err := n.request(ctx, req)
-	if err != nil {
-		return err
+	if err == nil {
+		err = problemOf(a)
 	}
-	return problemOf(a)
+	if err == nil {
+		n.sayDone(op)
+	}
+	return err
+}
+
+// sayDone logs what an operator has changed, on the leader.
+func (n *Node) sayDone(op operation) {
+	attrs := []any{"operation", op.Op}
+	text := ""
+	switch {
+	case op.Op == opDrain && op.On:
+		text = fmt.Sprintf("node %s drains: its shards are handed to other nodes, and it gets no new ones", op.Node)
+		if types := n.withoutHost(op.Node); len(types) > 0 {
+			n.log.Warn(fmt.Sprintf("node %s drains, and every other node that hosts these types drains too or is away: their shards stay where they are, and those without a home get none", op.Node),
+				"types", types, "hint", "drover cluster drain --undo "+string(op.Node))
+		}
+	case op.Op == opDrain:
+		text = fmt.Sprintf("node %s drains no more: it may get shards again", op.Node)
+	case op.Op == opPause && op.On:
+		text = "rebalancing is paused: shards without a home still get one, nothing else moves"
+	case op.Op == opPause:
+		text = "rebalancing goes on"
+	case op.Op == opForget:
+		text = fmt.Sprintf("node %s is forgotten: it is a member again only if it is started again", op.Node)
+	case op.Op == opLeave:
+		text = fmt.Sprintf("node %s has left the raft servers", op.Node)
+	case op.Op == opMove:
+		text = fmt.Sprintf("shard %d of %s moves to node %s", op.Shard, op.Type, op.Node)
+	case op.Node == "":
+		text = fmt.Sprintf("shard %d of %s is not pinned any more", op.Shard, op.Type)
+	default:
+		text = fmt.Sprintf("shard %d of %s is pinned to node %s", op.Shard, op.Type, op.Node)
+	}
+	n.log.Info("an operator's request is carried out: "+text, attrs...)
+}
+
+// withoutHost lists the types of a draining node that no other node could take.
+func (n *Node) withoutHost(drained sharding.NodeID) (types []sharding.TypeName) {
+	var mine []sharding.TypeName
+	elsewhere := map[sharding.TypeName]bool{}
+	for _, m := range n.data.Members() {
+		switch {
+		case m.Member.Node == drained:
+			mine = append(mine, m.Hosts...)
+		case !m.Draining && n.isUp(m.Member):
+			for _, t := range m.Hosts {
+				elsewhere[t] = true
+			}
+		}
+	}
+	for _, t := range mine {
+		if !elsewhere[t] {
+			types = append(types, t)
+		}
+	}
+	return types
 }
 
 // forget takes a node's raft server out; a node that is not leaving by itself must be gone, and its regions are dropped too.

@@ -43,6 +43,9 @@ func (h handler) Frame(from transport.Peer, class transport.Class, frame []byte)
 		h.n.log.Debug("a message for a coordinator came to a node without that role", "from", from.Member, "kind", m.FrameKind())
 		return
 	}
+	if r, ok := m.(*protocol.Register); ok && !from.Coordinator {
+		r.Info.Server = sharding.Incarnation{} // its identity does not allow it to take part in raft
+	}
 	h.n.plane.Post(coordinator.Received{From: from.Member, Message: m})
 }
 
@@ -132,6 +135,14 @@ func (n *Node) note(c coordinator.Note) {
 		level = slog.LevelDebug
 	case coordinator.NoteNoCandidates: // so it is while a cluster starts and ends
 		level = slog.LevelInfo
+	case coordinator.NoteLeaseLapsed:
+		if n.stopping.Load() { // those that end together wait for nobody's lease
+			level = slog.LevelInfo
+		}
+	case coordinator.NoteShardsHomed:
+		if c.Count == 1 { // on first contact, one after the other
+			level = slog.LevelDebug
+		}
 	}
 	if c.Node != "" {
 		attrs = append(attrs, "of", c.Node)
@@ -191,11 +202,12 @@ func (n *Node) tellCoordinator() {
 	}
 }
 
-// tellServers tells raft's steward which coordinator-capable nodes there are.
+// tellServers tells raft's steward which coordinator-capable nodes there are. Gossip says who is up, and may say that a server leaves; which server a
+// node runs, and where, counts only as the node registered it over an authenticated connection.
 func (n *Node) tellServers() {
-	registered := map[sharding.Member]bool{}
+	registered := map[sharding.Member]protocol.NodeInfo{}
 	for _, m := range n.data.Members() {
-		registered[m.Member] = true
+		registered[m.Member] = m.Info
 	}
 	n.mu.Lock()
 	var servers []controlplane.Server
@@ -203,8 +215,10 @@ func (n *Node) tellServers() {
 		if _, leaving := n.leavers[m.Identity()]; leaving || m.Server.IsZero() {
 			continue
 		}
-		s := controlplane.Server{ID: m.Server, Address: m.Transport, Up: m.Status == cluster.Up, Left: m.Status == cluster.Left || m.Status == cluster.Leaving,
-			Registered: registered[m.Identity()]}
+		s := controlplane.Server{ID: m.Server, Address: m.Transport, Up: m.Status == cluster.Up, Left: m.Status == cluster.Left || m.Status == cluster.Leaving}
+		if info := registered[m.Identity()]; !info.Server.IsZero() {
+			s.ID, s.Address, s.Registered = info.Server, info.Address, true
+		}
 		if at, ok := n.since[m.Name]; ok {
 			s.Gone = time.Since(at)
 		}

@@ -36,6 +36,7 @@ var metricDocs = []struct {
 	{"drover_shards", "Shards that run on this node, by type.", []string{"type"}},
 	{"drover_members", "Members that gossip knows, by state.", []string{"state"}},
 	{"drover_leader", "1 on the node whose coordinator leads.", nil},
+	{"drover_rebalancing_paused", "1 while an operator has paused rebalancing, as this raft server's log has it.", nil},
 	{"drover_term", "Newest term of a coordinator that this node has seen.", nil},
 	{"drover_raft_voters", "Voters of the replicated log, as this raft server knows them.", nil},
 	{"drover_map_index", "Revision of the shard map that this node has applied.", nil},
@@ -101,9 +102,9 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		}
 		gauge("drover_entities", float64(entities), string(t))
 		gauge("drover_shards", float64(shards), string(t))
-		st := n.strategist.Stats(t)
-		count("drover_strategy_calls_total", st.Calls, string(t))
-		count("drover_strategy_failures_total", st.Failures, string(t))
+		calls, failures := n.strategist.Totals(t)
+		count("drover_strategy_calls_total", calls, string(t))
+		count("drover_strategy_failures_total", failures, string(t))
 	}
 	states := map[string]int{"up": 0, "failed": 0, "left": 0, "draining": 0}
 	draining := map[sharding.Member]bool{}
@@ -126,6 +127,13 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge("drover_term", float64(term))
 	gauge("drover_map_index", float64(rev.Index))
 	if n.plane != nil {
+		paused := 0.0
+		n.plane.View(func() {
+			if n.machine.State().Paused() {
+				paused = 1
+			}
+		})
+		gauge("drover_rebalancing_paused", paused)
 		if voters, err := n.plane.VoterIDs(); err == nil { // not known: no sample is better than a wrong one
 			gauge("drover_raft_voters", float64(len(voters)))
 		}

@@ -7,7 +7,7 @@
 // Order of start: data_dir (lock, identities), transport, raft (where the node has the coordinator role), data plane, gossip, HTTP; of the end:
 // the reverse, after a drain. The parts know nothing of one another: what one tells another goes through this package.
 //
-// Goroutines: Run's caller waits; one watches over the cluster's creation and hints at the leader (watch.go); the others belong to the parts.
+// Goroutines: Run's caller waits; one joins, and one finds out whether those that were joined accept this node (accept.go); one watches over the cluster's creation and hints at the leader (watch.go); the others belong to the parts.
 package node
 
 import (
@@ -40,6 +40,9 @@ import (
 
 // Config is what node.toml holds.
 type Config = config.Config
+
+// DefaultConfig gives what holds where no file says otherwise: one voter on loopback, without types. A node needs a Name besides.
+func DefaultConfig() *Config { return config.Default() }
 
 // LoadConfig reads a node.toml, the environment and overrides of the form dotted.key=value. kinds name the entities that the program hosts
 // besides the built-in ones.
@@ -104,6 +107,7 @@ type Node struct {
 	leave    chan struct{} // closed by Leave: end, and for good
 	leaveOne sync.Once
 	stopping atomic.Bool
+	silent   atomic.Bool // the log has had its last line
 
 	mu      sync.Mutex
 	members []cluster.Member              // sorted by name
@@ -111,8 +115,11 @@ type Node struct {
 	leavers map[sharding.Member]struct{}  // whose servers this node has taken out as leader, at their wish
 }
 
-// New makes a node; Run starts it. cfg has been validated by LoadConfig, or is built on config.Default and validated here.
+// New makes a node; Run starts it. cfg has been validated by LoadConfig, or is built on DefaultConfig and validated here.
 func New(cfg *Config, opts Options, kinds ...sharding.Kind) (*Node, error) {
+	if cfg == nil {
+		return nil, errors.New("node.New needs a configuration: take that of node.LoadConfig or node.DefaultConfig")
+	}
 	if err := cfg.Validate(kindNames(kinds)); err != nil {
 		return nil, err
 	}
@@ -121,6 +128,7 @@ func New(cfg *Config, opts Options, kinds ...sharding.Kind) (*Node, error) {
 	if n.log == nil {
 		n.log = slog.Default()
 	}
+	n.log = slog.New(endable{n.log.Handler(), &n.silent})
 	n.requests.waiting = map[uint64]chan coordinator.Answer{}
 	for _, k := range append(builtin.Kinds(), kinds...) {
 		if _, twice := n.kinds[k.Name()]; twice {
@@ -138,13 +146,19 @@ func (n *Node) Run(ctx context.Context) (err error) {
 		return errors.New("this node has run already: make another one with node.New")
 	}
 	closers := &closers{}
+	started := false
 	defer func() {
 		close(n.ended)
 		err = errors.Join(err, closers.close())
+		if started {
+			n.log.Info("stopped")
+		}
+		n.silent.Store(true)
 	}()
 	if err := n.start(ctx, closers); err != nil {
 		return err
 	}
+	started = true
 	select {
 	case <-ctx.Done():
 		n.log.Info("stopping: shards are handed off first", "timeout", n.cfg.ShutdownTimeout)
@@ -265,6 +279,16 @@ func (n *Node) start(ctx context.Context, c *closers) error {
 		}
 	}()
 	c.add(func() error { stopJoining(); <-joined; return nil })
+	if len(cfg.Gossip.Join) > 0 {
+		checked := make(chan struct{})
+		go func() {
+			defer close(checked)
+			if err := n.checkAccepted(joining); err != nil {
+				n.fail(err)
+			}
+		}()
+		c.add(func() error { stopJoining(); <-checked; return nil })
+	}
 
 	addr := Addresses{HTTP: listener.Addr().String(), Gossip: n.cluster.Addr(), Transport: n.transport.Addr().String()}
 	n.log.Info("node started", "version", buildinfo.Version(), "incarnation", n.self.Incarnation, "http", addr.HTTP, "gossip", addr.Gossip, "transport", addr.Transport)
@@ -307,13 +331,14 @@ func (n *Node) shutdown() error {
 			n.log.Info("leadership is not handed over", "reason", err)
 		}
 	}
-	if err := n.transport.Drain(ctx); err != nil {
-		n.log.Warn("frames were cut short", "error", err)
-	}
 	if ctx.Err() != nil { // it takes seconds where others do not answer
 		n.log.Warn("no time is left for a goodbye: the others will see this node as failed")
 	} else if err := n.cluster.Leave(); err != nil {
 		n.log.Warn("the goodbye may not have reached everybody", "error", err)
+	}
+	// Last: until everybody knows that the shards have moved, this node forwards what still comes for them, and replies are on their way out.
+	if err := n.transport.Drain(ctx); err != nil {
+		n.log.Warn("frames were cut short", "error", err)
 	}
 	return errors.Join(errs...)
 }

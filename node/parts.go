@@ -216,10 +216,14 @@ func (s raftStream) DialRaft(address string, timeout time.Duration) (net.Conn, e
 func (n *Node) openDataPlane(types []dataplane.Type, http string, c *closers) {
 	n.pool = entity.NewPool()
 	c.add(n.closePool)
+	var server sharding.Incarnation
+	if n.isServer {
+		server = n.server
+	}
 	n.data = dataplane.Open(dataplane.Config{
 		Session: region.SessionConfig{Self: n.self, ClusterID: n.dir.Cluster(), Supersedes: n.dir.Supersedes(), Info: protocol.NodeInfo{
 			Address: n.advertised(), Roles: n.cfg.Roles, Zone: n.cfg.Zone, Version: buildinfo.Version(), Capacity: uint64(n.cfg.Capacity), Tags: n.cfg.Tags,
-			HTTP: http, MinWire: protocol.OldestVersion, MaxWire: protocol.Version}},
+			HTTP: http, Server: server, MinWire: protocol.OldestVersion, MaxWire: protocol.Version}},
 		Types: types, Sender: frames{n.transport}, Pool: n.pool, Now: now, Logger: n.log,
 		MaxMessages: n.cfg.Sharding.BufferMessages, MaxBytes: int(n.cfg.Sharding.BufferBytes),
 		OnRegistered: n.registered, OnRefused: n.refused, OnLeader: n.leaderChanged, Measure: newGauge().measure,

@@ -160,7 +160,7 @@ func (n *Node) serveStrategies() ([]byte, error) {
 	})
 	for i := range all {
 		r := &all[i]
-		st := n.strategist.Stats(r.Type)
+		st := n.strategist.Stats(r.Type, r.Spec)
 		r.Calls, r.Failures, r.LastFuel, r.P99Fuel, r.LastMicros, r.P99Micros = st.Calls, st.Failures, st.LastFuel, st.P99Fuel, st.LastMicros, st.P99Micros
 		state, name := n.strategist.State(r.Spec)
 		r.Name = name
@@ -169,7 +169,7 @@ func (n *Node) serveStrategies() ([]byte, error) {
 			r.State = string(httpapi.StrategyMissing)
 		case state == strategist.Preparing:
 			r.State = string(httpapi.StrategyPreparing)
-		case views[i].Failed.Digest != [32]byte{} && views[i].Failure != "" && views[i].Failed.Digest != r.Spec.Digest:
+		case views[i].Failure != "": // the one in force stands in for one that failed
 			r.State = string(httpapi.StrategyReverted)
 		default:
 			r.State = string(httpapi.StrategyActive)

@@ -24,6 +24,7 @@ func (n *Node) watch(ctx context.Context) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	var told time.Time
+	quorum := quorumWatch{since: time.Now()}
 	for {
 		select {
 		case <-ctx.Done():
@@ -38,6 +39,7 @@ func (n *Node) watch(ctx context.Context) {
 		}
 		n.hintLeader()
 		n.tellServers()
+		quorum.look(n)
 		if time.Since(told) >= coordEvery {
 			told = time.Now()
 			n.tellCoordinator()
@@ -56,6 +58,49 @@ func (n *Node) watch(ctx context.Context) {
 			n.noteServers(ctx, servers)
 		}
 	}
+}
+
+const (
+	leaderless       = 5 * time.Second // how long raft may be without a leader before that is told
+	tellQuorum       = time.Minute
+	leaderlessEffect = "no coordinator leads: nothing gets a home, moves or is changed, and shards are suspended once their lease has lapsed"
+)
+
+// quorumWatch tells, once a minute, that raft has had no leader for a while, and why.
+type quorumWatch struct {
+	since time.Time // when raft last had a leader
+	told  time.Time
+}
+
+func (q *quorumWatch) look(n *Node) {
+	now := time.Now()
+	if _, _, ok := n.plane.Leader(); ok {
+		if !q.told.IsZero() {
+			n.log.Info("there is a leader again")
+		}
+		q.since, q.told = now, time.Time{}
+		return
+	}
+	if now.Sub(q.since) < leaderless || now.Sub(q.told) < tellQuorum || n.stopping.Load() {
+		return
+	}
+	voters, err := n.plane.VoterIDs()
+	if err != nil || !slices.Contains(voters, n.server) { // it waits to be taken in
+		return
+	}
+	up := 0
+	for _, m := range n.memberList() {
+		if m.Status == cluster.Up && slices.Contains(voters, m.Server) {
+			up++
+		}
+	}
+	q.told = now
+	if 2*up <= len(voters) {
+		n.log.Warn(fmt.Sprintf("no quorum: %d of %d voters can be reached", up, len(voters)), "since", now.Sub(q.since).Round(time.Second), "effect", leaderlessEffect,
+			"hint", "start the others again")
+		return
+	}
+	n.log.Warn(fmt.Sprintf("no leader is elected, though %d of %d voters can be reached", up, len(voters)), "since", now.Sub(q.since).Round(time.Second), "effect", leaderlessEffect)
 }
 
 // adopt makes the cluster's ID this node's own, for good.
@@ -103,17 +148,14 @@ func (n *Node) createCluster(ctx context.Context) {
 
 // noteServers keeps in the log which node runs which raft server, so that it can be forgotten by name.
 func (n *Node) noteServers(ctx context.Context, known []protocol.PutServer) {
-	for _, m := range n.memberList() {
-		if m.Server.IsZero() || m.Status != cluster.Up {
+	for _, m := range n.data.Members() {
+		if m.Info.Server.IsZero() || !n.isUp(m.Member) {
 			continue
 		}
-		have := slices.ContainsFunc(known, func(s protocol.PutServer) bool {
-			return s.Server == m.Server && s.Member == m.Identity() && s.Address == m.Transport
-		})
-		if have {
+		body := protocol.PutServer{Server: m.Info.Server, Member: m.Member, Address: m.Info.Address}
+		if slices.Contains(known, body) {
 			continue
 		}
-		body := protocol.PutServer{Server: m.Server, Member: m.Identity(), Address: m.Transport}
 		if answer, err := n.request(ctx, coordinator.PutServer{Body: body}); err != nil || answer.Err != "" {
 			return // the next round tries again
 		}
@@ -203,5 +245,8 @@ func (e *RefusedError) Error() string {
 func IsConfig(err error) bool {
 	var refused *RefusedError
 	var strategy *StrategyError
-	return errors.As(err, &refused) || errors.As(err, &strategy)
+	var misfit *NotAcceptedError
+	var key *cluster.KeyError
+	var other *cluster.OtherClusterError
+	return errors.As(err, &refused) || errors.As(err, &strategy) || errors.As(err, &misfit) || errors.As(err, &key) || errors.As(err, &other)
 }

@@ -13,7 +13,8 @@ import (
 )
 
 // Entity handles the messages M of one id, one at a time, and answers with R. It is made by its kind's factory when its first message
-// arrives and lives until it is idle, stops itself, or its shard moves away (spec 2.4).
+// arrives and lives until it stops itself, its shard moves away, or it is passivated, which happens only where Options ask for it (spec 2.4). What
+// it keeps in its fields is gone then.
 type Entity[M, R any] interface {
 	// Receive handles one message. What it returns answers an Ask, and is dropped for a Tell; an error is the Ask's, and the entity
 	// lives on. A panic is caught and counted: the entity is made anew, after a pause that grows from failure to failure.
@@ -33,7 +34,8 @@ type Context interface {
 	Type() TypeName
 	Shard() ShardID
 	Epoch() Epoch
-	// Command identifies the request, so that a retry can be known again; zero where the sender gave none.
+	// Command identifies the request; zero where the sender gave none. The runtime knows the latest 64 commands of an entity while that is in
+	// memory, and answers a retry with what it was answered first: an entity sees one again only after its memory was lost, or much later.
 	Command() (client Incarnation, seq uint64)
 	// IsAsk says that somebody waits for the answer.
 	IsAsk() bool
@@ -86,9 +88,10 @@ func (CBOR[T]) Decode(b []byte) (T, error) {
 type Options[M, R any] struct {
 	Messages Codec[M] // default CBOR
 	Replies  Codec[R] // default CBOR
-	// PassivateAfter stops an entity that had no message for this long; default 2 min, negative: never.
+	// PassivateAfter stops an entity that had no message for this long. Default 0, as anything below it: never. A passivated entity is made anew
+	// by the factory when its next message comes: what it kept in memory alone is lost, the answers it gave to known commands included.
 	PassivateAfter time.Duration
-	// MaxLive bounds the live entities of a node; beyond it the least recently used one is passivated. Default 0: no bound.
+	// MaxLive bounds the live entities of a node; beyond it the least recently used one is passivated, with the same loss. Default 0: no bound.
 	MaxLive int
 }
 
@@ -108,9 +111,6 @@ func NewKind[M, R any](name string, factory func(Context) Entity[M, R], o Option
 	if o.Replies == nil {
 		o.Replies = CBOR[R]{}
 	}
-	if o.PassivateAfter == 0 {
-		o.PassivateAfter = 2 * time.Minute
-	}
 	c := &codecs[M, R]{o.Messages, o.Replies}
 	return Kind{name: name, passivateAfter: o.PassivateAfter, maxLive: o.MaxLive,
 		make: func(ctx Context) Behavior { return &behavior[M, R]{entity: factory(ctx), codecs: c} },
@@ -120,7 +120,7 @@ func NewKind[M, R any](name string, factory func(Context) Entity[M, R], o Option
 // Name gives the kind's name.
 func (k Kind) Name() string { return k.name }
 
-// PassivateAfter gives the idle time-out; negative: never.
+// PassivateAfter gives the idle time-out; 0 or less: never.
 func (k Kind) PassivateAfter() time.Duration { return k.passivateAfter }
 
 // MaxLive gives the bound on live entities; 0: none.
@@ -203,8 +203,11 @@ func (b *behavior[M, R]) Receive(ctx Context, payload []byte) ([]byte, error) {
 		return nil, err
 	}
 	r, err := b.entity.Receive(ctx, m)
-	if err != nil || !ctx.IsAsk() {
+	if err != nil {
 		return nil, err
+	}
+	if client, seq := ctx.Command(); !ctx.IsAsk() && client.IsZero() && seq == 0 { // the retry of a command may be an Ask
+		return nil, nil
 	}
 	return b.codecs.encode(f, r)
 }

@@ -350,18 +350,24 @@ func (c *Cluster) Join(ctx context.Context) error {
 	if len(c.cfg.Join) == 0 {
 		return nil
 	}
+	addresses := c.others(ctx, c.cfg.Join)
+	if len(addresses) == 0 {
+		c.cfg.Logger.Warn("gossip.join names this node itself and nobody else: it waits for others to join it. Name another node's gossip.bind, or remove gossip.join to found a cluster",
+			"join", c.cfg.Join, "gossip", c.Addr())
+		return nil
+	}
 	const takenFor = 30 * time.Second
 	var said, takenSince time.Time
 	for wait := 250 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		c.setRefusal(nil)
-		n, err := c.serf.Join(c.cfg.Join, true)
+		n, err := c.serf.Join(addresses, true)
 		if n > 0 {
 			c.poke()
 			return c.announceMoved(ctx)
 		}
 		cause := c.lastRefusal()
 		if cause == nil {
-			cause = keyTrouble(strings.Join(c.cfg.Join, ", "), err)
+			cause = trouble(ctx, addresses, err)
 		}
 		var other *OtherClusterError
 		var key *KeyError
@@ -382,7 +388,7 @@ func (c *Cluster) Join(ctx context.Context) error {
 			if cause == nil {
 				cause = err
 			}
-			c.cfg.Logger.Warn("no join address answers yet: trying on", "join", c.cfg.Join, "error", cause)
+			c.cfg.Logger.Warn("no join address answers yet: trying on", "join", addresses, "error", cause)
 		}
 		select {
 		case <-ctx.Done():
@@ -410,24 +416,6 @@ func (c *Cluster) announceMoved(ctx context.Context) error {
 	case <-time.After(c.reclaimAfter + 100*time.Millisecond):
 	}
 	return c.Update(func(*Info) {})
-}
-
-// keyTrouble recognises memberlist's words for a key mismatch; they come as text from the other side.
-func keyTrouble(address string, err error) error {
-	if err == nil {
-		return nil
-	}
-	text := strings.ToLower(err.Error())
-	for _, sign := range []struct{ says, detail string }{
-		{"encryption is not configured", "it encrypts, we do not"},
-		{"is not encrypted", "we encrypt, it does not"},
-		{"no installed keys could decrypt", "no key of ours opens its answer"},
-	} {
-		if strings.Contains(text, sign.says) {
-			return &KeyError{Address: address, Detail: sign.detail}
-		}
-	}
-	return nil
 }
 
 func (c *Cluster) setRefusal(err error) {

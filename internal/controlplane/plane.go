@@ -69,16 +69,19 @@ type Config struct {
 
 // Plane is a raft server with the coordinator machine on it.
 type Plane struct {
-	cfg    Config
-	log    *wal.WAL
-	meta   *metadb.BoltMetaDB
-	raft   *raft.Raft
-	inbox  *queue.Queue[item]
-	out    *queue.Queue[*protocol.Entry]
-	ctx    context.Context
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-	broken bool // owner's: an entry could not be read
+	cfg     Config
+	log     *wal.WAL
+	meta    *metadb.BoltMetaDB
+	raft    *raft.Raft
+	inbox   *queue.Queue[item]
+	out     *queue.Queue[*protocol.Entry]
+	ctx     context.Context
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+	broken  bool                               // owner's: an entry could not be read
+	readyAt map[sharding.Incarnation]time.Time // steward's: when a spare was last found ready
+	said    string                             // steward's: the last trouble that it has told, and when
+	saidAt  time.Time
 
 	mu    sync.Mutex
 	known []Server
@@ -121,7 +124,7 @@ func Open(cfg Config) (*Plane, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("raft snapshots in %s: %w", cfg.Dir, err), log.Close(), meta.Close())
 	}
-	p := &Plane{cfg: cfg, log: log, meta: meta, inbox: queue.New[item](0), out: queue.New[*protocol.Entry](0), kick: make(chan struct{}, 1)}
+	p := &Plane{cfg: cfg, log: log, meta: meta, inbox: queue.New[item](0), out: queue.New[*protocol.Entry](0), kick: make(chan struct{}, 1), readyAt: map[sharding.Incarnation]time.Time{}}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	rc := raft.DefaultConfig()
 	rc.LocalID = raft.ServerID(cfg.Server.String())
@@ -342,14 +345,34 @@ func (p *Plane) steward() {
 		}
 		for p.raft.State() == raft.Leader && p.ctx.Err() == nil {
 			changed, err := p.adjust()
-			if err != nil {
-				p.cfg.Logger.Warn("raft membership could not be changed: trying again", "error", err)
+			if err != nil && p.ctx.Err() == nil {
+				p.sayUnchanged(err)
 			}
 			if !changed || err != nil {
 				break
 			}
 		}
 	}
+}
+
+// repeatAfter is how often the same trouble is told.
+const repeatAfter = time.Minute
+
+// sayUnchanged logs why a change was not made: a loss of leadership on the way is none of anybody's business, and the rest not each half second.
+func (p *Plane) sayUnchanged(err error) {
+	level := slog.LevelWarn
+	for _, passing := range []error{raft.ErrLeadershipTransferInProgress, raft.ErrLeadershipLost, raft.ErrNotLeader, raft.ErrRaftShutdown} {
+		if errors.Is(err, passing) {
+			level = slog.LevelDebug
+		}
+	}
+	if level == slog.LevelWarn {
+		if err.Error() == p.said && time.Since(p.saidAt) < repeatAfter {
+			return
+		}
+		p.said, p.saidAt = err.Error(), time.Now()
+	}
+	p.cfg.Logger.Log(p.ctx, level, "raft membership could not be changed: trying again", "error", err)
 }
 
 // adjust makes one change of raft's configuration, if one is due.
@@ -377,6 +400,8 @@ func (p *Plane) adjust() (bool, error) {
 		f = p.raft.AddVoter(id, addr, index, patience)
 	case demoteVoter:
 		f = p.raft.DemoteVoter(id, index, patience)
+	case removeServer:
+		f = p.raft.RemoveServer(id, index, patience)
 	}
 	if err := f.Error(); err != nil {
 		return false, fmt.Errorf("%s %s: %w", c.Op, id, err)
@@ -394,7 +419,21 @@ func isSpare(seats []seat, id sharding.Incarnation) bool {
 	return false
 }
 
+// readyFor is how long a server counts as ready once it was: the log grows on, and who has just been found to keep up keeps up.
+const readyFor = 5 * time.Second
+
 func (p *Plane) ready(s Server) bool {
+	if time.Since(p.readyAt[s.ID]) < readyFor {
+		return true
+	}
+	ok := p.askReady(s)
+	if ok {
+		p.readyAt[s.ID] = time.Now()
+	}
+	return ok
+}
+
+func (p *Plane) askReady(s Server) bool {
 	ctx, cancel := context.WithTimeout(p.ctx, 2*time.Second)
 	defer cancel()
 	return p.cfg.ConfirmReady(ctx, s, p.raft.CommitIndex())

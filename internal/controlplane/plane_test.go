@@ -231,3 +231,65 @@ func TestDamagedLogIsNamed(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, rotten, left)
 }
+
+// Spec 2.1, 5.1: a server that was forgotten while it was dead and comes back with its old log ends no leader's term and votes for nobody, until it is taken
+// in again; then it catches up.
+func TestForgottenServerComesBack(t *testing.T) {
+	servers := make([]*server, 4)
+	known := make([]Server, len(servers))
+	for i := range servers {
+		servers[i] = &server{id: sharding.Incarnation{byte(i + 1)}, dir: t.TempDir()}
+		start(t, servers[i])
+		known[i] = Server{ID: servers[i].id, Address: servers[i].addr, Up: true, Registered: true}
+	}
+	tell := func(k []Server) {
+		for _, s := range servers {
+			s.SetKnown(k)
+		}
+	}
+	require.NoError(t, servers[0].Bootstrap())
+	leader, lost := servers[0], servers[2]
+	eventually(t, "first leader", leader.rec.leads)
+	three := known[:3]
+	eventually(t, "three voters", func() bool { tell(three); v, err := leader.VoterIDs(); return err == nil && len(v) == 3 })
+	seq := uint64(0)
+	commit := func() {
+		seq++
+		leader.Post(coordinator.Requested{ID: seq})
+		eventually(t, "an entry", func() bool { l := leader.rec.log(); return len(l) > 0 && l[len(l)-1] == seq })
+	}
+	commit()
+	eventually(t, "the lost one has it", func() bool { return len(lost.rec.log()) == 1 })
+
+	require.NoError(t, lost.Close())
+	servers = []*server{servers[0], servers[1], servers[3]}
+	tell(three[:2])
+	require.NoError(t, leader.Remove(lost.id))
+	for range 5 {
+		commit()
+	}
+	term := leader.Term()
+	start(t, lost)
+	servers = append(servers, lost)
+	// It takes part again in nothing, though it knocks: for many of its election time-outs the leader leads on in its term, and commits.
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+		commit()
+		require.Equal(t, term, leader.Term(), "a forgotten server has ended the leader's term")
+		require.True(t, leader.rec.leads())
+	}
+	assert.Empty(t, lost.rec.log(), "it is told nothing")
+	seats, _, err := leader.seats()
+	require.NoError(t, err)
+	for _, s := range seats {
+		assert.NotEqual(t, lost.id, s.ID)
+	}
+
+	eventually(t, "it is taken in again", func() bool {
+		tell(three)
+		return len(lost.rec.log()) == int(seq)
+	})
+	assert.Equal(t, term, leader.Term())
+	for _, s := range servers {
+		require.NoError(t, s.Close())
+	}
+}

@@ -17,8 +17,8 @@ type Server struct {
 	Up      bool
 	Left    bool          // ended by SIGTERM: it stays a voter, and is not replaced (spec 5.1)
 	Gone    time.Duration // how long it has been failed
-	// Registered: the coordinator knows its node, over an authenticated connection. Membership alone is a hint that anybody may give: without it no
-	// new server enters.
+	// Registered: its node told the coordinator of ID and Address over an authenticated connection. Membership alone is a hint that anybody may give:
+	// without it no server enters, and none is sought at another address.
 	Registered bool
 	Ready      bool // has caught up with the log and holds the active modules, so that it may vote
 }
@@ -44,11 +44,12 @@ const (
 	addNonvoter
 	addVoter
 	demoteVoter
+	removeServer
 )
 
 // String names the change for logs.
 func (o changeOp) String() string {
-	return [...]string{"none", "add as non-voter", "make a voter", "make a non-voter"}[o]
+	return [...]string{"none", "add as non-voter", "make a voter", "make a non-voter", "remove"}[o]
 }
 
 // planChange gives the next change of raft's configuration, or noChange. It is called again after each: changes come one at a time. leader
@@ -60,7 +61,9 @@ func (o changeOp) String() string {
 func planChange(seats []seat, known []Server, leader sharding.Incarnation, grace time.Duration) change {
 	byID := make(map[sharding.Incarnation]Server, len(known))
 	for _, s := range known {
-		byID[s.ID] = s
+		if !byID[s.ID].Registered {
+			byID[s.ID] = s
+		}
 	}
 	seated := make(map[sharding.Incarnation]seat, len(seats))
 	voters, dead := 0, 0
@@ -89,17 +92,21 @@ func planChange(seats []seat, known []Server, leader sharding.Incarnation, grace
 			spares++
 		}
 	}
-	// A server that moved keeps its seat at its new address; a new one enters as a non-voter.
+	// A server that moved keeps its seat at its new address; a new one enters as a non-voter. Whoever sat at the address before is not there any
+	// more: raft admits no address twice, so that seat goes first. Should its server live elsewhere it enters again.
 	for _, k := range sortedServers(known) {
 		s, ok := seated[k.ID]
+		if !k.Up || !k.Registered || k.Address == "" || ok && s.Address == k.Address || k.ID == leader {
+			continue
+		}
+		at := slices.IndexFunc(seats, func(o seat) bool { return o.Address == k.Address && o.ID != k.ID })
 		switch {
-		case !k.Up || k.Address == "":
-		case !ok && !k.Registered:
-		case !ok:
-			return change{addNonvoter, k.ID, k.Address}
-		case s.Address != k.Address && s.Voter && k.ID != leader:
+		case at >= 0 && seats[at].ID == leader:
+		case at >= 0:
+			return change{Op: removeServer, ID: seats[at].ID}
+		case ok && s.Voter:
 			return change{addVoter, k.ID, k.Address}
-		case s.Address != k.Address && !s.Voter:
+		default:
 			return change{addNonvoter, k.ID, k.Address}
 		}
 	}

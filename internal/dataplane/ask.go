@@ -3,6 +3,7 @@ package dataplane
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -89,19 +90,62 @@ func (p *Plane) ask(ctx context.Context, t sharding.TypeName, id string, payload
 		if !ok {
 			return nil, fmt.Errorf("the node stopped before the reply came, the outcome is unknown: %w", context.Canceled)
 		}
+		if r.Status == protocol.StatusUnavailable && string(r.Payload) == region.DeadDeadline {
+			return nil, &said{sentinel: sharding.ErrUnavailable, text: p.whyWaited(t, s.shardOf(id))}
+		}
 		return outcome(t, r)
 	case <-ctx.Done():
 		return nil, fmt.Errorf("no reply from %s in time, the outcome is unknown: %w", t, ctx.Err())
 	}
 }
 
-// deadline turns the context's into one on CLOCK_BOOTTIME.
+// deadline turns the context's into one on CLOCK_BOOTTIME, a little before it: word that the message was surely not begun must be here before the
+// asker gives up, and calls the outcome unknown.
 func (p *Plane) deadline(ctx context.Context) sharding.Instant {
 	at, ok := ctx.Deadline()
 	if !ok {
 		return 0
 	}
-	return p.cfg.Now().Add(max(time.Until(at), 1))
+	left := time.Until(at)
+	return p.cfg.Now().Add(max(left-min(left/10, 250*time.Millisecond), 1))
+}
+
+// whyWaited says why a message waited for its shard until its deadline, as far as this node can tell.
+func (p *Plane) whyWaited(t sharding.TypeName, shard sharding.ShardID) string {
+	var a region.Authority
+	var home protocol.ShardRecord
+	hosts, draining := 0, 0
+	p.call(func() {
+		a = p.session.Authority()
+		for r := range p.session.Map(t) {
+			if r.Shard == shard {
+				home = r
+			}
+		}
+		for _, m := range p.session.Members() {
+			if !slices.Contains(m.Hosts, t) {
+				continue
+			}
+			hosts++
+			if m.Draining {
+				draining++
+			}
+		}
+	})
+	what := fmt.Sprintf("shard %d of %s was not served in time, and the message was not begun", shard, t)
+	switch now := p.cfg.Now(); {
+	case a.Heard == 0:
+		return what + ": no coordinator has been heard from yet: is a majority of the voters up?"
+	case !a.Leads(now):
+		return fmt.Sprintf("%s: no coordinator has been heard from for %s: is a majority of the voters up?", what, now.Sub(a.Heard).Round(time.Second))
+	case home.State != protocol.Unassigned && !home.Owner.IsZero():
+		return fmt.Sprintf("%s: it is %s on node %s", what, home.State, home.Owner.Node)
+	case hosts == 0:
+		return what + ": no node that hosts the type is registered"
+	case draining == hosts:
+		return what + ": every node that hosts the type is draining; end a drain: drover cluster drain --undo"
+	}
+	return what + ": it has no home yet"
 }
 
 func outcome(t sharding.TypeName, r protocol.Reply) ([]byte, error) {

@@ -165,7 +165,11 @@ func (p *Plane) do(c region.Command) {
 		p.toRegions(c)
 	case region.DropDirective:
 		p.counts.Dropped[int(c.Reason)%len(p.counts.Dropped)].Add(1)
-		p.cfg.Logger.Warn("an order did not count", "from", c.From, "kind", c.Kind, "term", c.Term, "reason", c.Reason)
+		level := slog.LevelWarn
+		if c.Reason == region.DropRenewal { // an answer that comes after a change of leader, or twice: it extends nothing, and nobody meant harm
+			level = slog.LevelDebug
+		}
+		p.cfg.Logger.Log(context.Background(), level, "an order did not count", "from", c.From, "kind", c.Kind, "term", c.Term, "reason", c.Reason)
 	case region.MapAdvanced:
 		p.mapAdvanced()
 	case region.RegionRefused:

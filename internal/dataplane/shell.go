@@ -66,6 +66,8 @@ func (p *Plane) addRegion(t Type, first *region.MapChanged) *shell {
 	return s
 }
 
+func (s *shell) shardOf(id string) sharding.ShardID { return sharding.ShardOf(id, s.numShards) }
+
 // own is the region's goroutine.
 func (s *shell) own() {
 	defer s.p.wg.Done()

@@ -6,6 +6,7 @@ import (
 	"github.com/droverhq/drover/internal/entity"
 	"github.com/droverhq/drover/sharding"
 	"github.com/droverhq/drover/sharding/protocol"
+	"github.com/droverhq/drover/sharding/region"
 )
 
 // hosted says whether any member hosts the type, as far as this node's map tells: before the first map everything may be.
@@ -36,6 +37,12 @@ func (p *Plane) Members() (out []protocol.MemberRecord) {
 func (p *Plane) Leader() (m sharding.Member, term uint64) {
 	p.call(func() { m, term = p.session.Leader() })
 	return m, term
+}
+
+// Authority gives what this node knows of the leader's power, and how fresh that is.
+func (p *Plane) Authority() (a region.Authority) {
+	p.call(func() { a = p.session.Authority() })
+	return a
 }
 
 // Registered says whether the present leader has acknowledged this node, and under which revision of the map it stands.

@@ -30,6 +30,7 @@ type cell struct {
 	retire   bool // passivate once the mailbox is empty
 	failures uint8
 	queue    []*protocol.Deliver
+	known    known
 	behavior sharding.Behavior
 }
 
@@ -190,7 +191,7 @@ func (c *cell) finish() bool {
 	s := c.shard
 	if c.behavior != nil {
 		c.guard(func() { c.behavior.Stop(&call{cell: c, Context: s.ctx}) })
-		c.behavior = nil
+		c.lose()
 	}
 	s.mu.Lock()
 	c.mu.Lock()
@@ -219,6 +220,9 @@ func (c *cell) handle(d *protocol.Deliver) bool {
 	s.count.Add(1)
 	s.rt.handled.Add(1)
 	x := &call{cell: c, Context: s.ctx, d: d}
+	if c.again(x) {
+		return true
+	}
 	var reply []byte
 	var err error
 	panicked := c.guard(func() {
@@ -241,7 +245,7 @@ func (c *cell) handle(d *protocol.Deliver) bool {
 		if c.guard(func() { c.behavior.Stop(x) }) {
 			return c.failed(x)
 		}
-		c.behavior = nil
+		c.lose()
 		c.mu.Lock()
 		c.retire = true
 		c.mu.Unlock()
@@ -255,8 +259,8 @@ func (c *cell) handle(d *protocol.Deliver) bool {
 
 // failed answers for an entity that panicked, and lets it rest before it is made anew.
 func (c *cell) failed(x *call) bool {
+	c.lose() // before the answer: a retry finds the entity as it is then
 	x.answer(nil, errPanicked)
-	c.behavior = nil
 	c.mu.Lock()
 	if c.state == dead {
 		c.mu.Unlock()
@@ -303,10 +307,12 @@ type call struct {
 	behavior sharding.Behavior
 	stopSelf bool
 	detached bool
+	result   *result // what a retry is answered; nil without a command
 
-	mu    sync.Mutex
-	left  bool // the worker has left the cell to Later's function
-	ended bool // Later's function has been called
+	mu       sync.Mutex
+	left     bool // the worker has left the cell to Later's function
+	called   bool // Later's function has been called
+	answered bool // and has given its answer: the entity may go on
 }
 
 var _ sharding.Context = (*call)(nil)
@@ -335,29 +341,32 @@ func (x *call) Later() func(any, error) {
 	x.detached = true
 	return func(reply any, err error) {
 		x.mu.Lock()
-		if x.ended {
+		if x.called {
 			x.mu.Unlock()
 			return
 		}
-		x.ended = true
-		left := x.left
+		x.called = true
 		x.mu.Unlock()
 		var b []byte
-		if err == nil && x.d.Mode == protocol.Ask {
+		if err == nil && (x.d.Mode == protocol.Ask || x.result != nil) {
 			b, err = x.behavior.EncodeLater(x.d.Payload, reply)
 		}
 		x.answer(b, err)
+		x.mu.Lock()
+		x.answered = true
+		left := x.left
+		x.mu.Unlock()
 		if left {
 			x.cell.resume(waiting)
 		}
 	}
 }
 
-// detach leaves the cell to Later's function, unless that has been called already.
+// detach leaves the cell to Later's function, unless that has answered already.
 func (x *call) detach() (goOn bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.ended {
+	if x.answered {
 		return true
 	}
 	x.left = true
@@ -369,18 +378,29 @@ func (x *call) detach() (goOn bool) {
 	return false
 }
 
-// answer hands the outcome to the region, for an Ask.
+// answer keeps the outcome for retries, and hands it to the region for an Ask.
 func (x *call) answer(reply []byte, err error) {
-	if !x.IsAsk() {
-		return
-	}
-	r := protocol.Reply{Ask: x.d.Ask, Payload: reply}
+	r := protocol.Reply{Payload: reply}
 	if err != nil {
 		r.Status, r.Payload = protocol.StatusFailed, []byte(err.Error())
 		if errors.Is(err, sharding.ErrBadMessage) {
 			r.Status = protocol.StatusBadMessage
 		}
 	}
+	if x.result != nil {
+		x.cell.mu.Lock()
+		x.cell.known.end(x.result, r)
+		x.cell.mu.Unlock()
+	}
+	x.send(r)
+}
+
+// send hands a reply to the region, for an Ask.
+func (x *call) send(r protocol.Reply) {
+	if !x.IsAsk() {
+		return
+	}
+	r.Ask = x.d.Ask
 	s := x.cell.shard
 	s.rt.cfg.Reply(s.id, s.epoch, x.d.Sender, r)
 }

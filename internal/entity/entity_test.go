@@ -45,6 +45,10 @@ func (p *probe) Receive(ctx sharding.Context, m msg) (int, error) {
 	case "later":
 		p.w.later <- ctx.Later()
 		return -1, nil
+	case "later, then block":
+		p.w.later <- ctx.Later()
+		<-p.w.gate
+		return -1, nil
 	}
 	p.value += m.Add
 	return p.value, nil

@@ -6,23 +6,50 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/droverhq/drover/internal/loglimit"
 )
 
 // New returns a writer of log lines. Each goes one level down, because libraries think more of themselves than their users do: ERR becomes
-// WARN, WARN becomes INFO, the rest DEBUG. from is the value of the key "from".
-func New(l *slog.Logger, from string) io.Writer { return writer{l.With("from", from)} }
+// WARN, WARN becomes INFO, the rest DEBUG; errors that only say that a peer is away, as happens whenever a node ends, are INFO. Lines of INFO and above that
+// say the same of the same peer pass once a minute, the first at once. from is the value of the key "from".
+func New(l *slog.Logger, from string) io.Writer {
+	return &writer{l: l.With("from", from), limit: loglimit.Limiter{Every: time.Minute}}
+}
 
-type writer struct{ l *slog.Logger }
+type writer struct {
+	l     *slog.Logger
+	limit loglimit.Limiter
+}
 
 // Write implements io.Writer for one line.
-func (w writer) Write(line []byte) (int, error) {
-	level, text := slog.LevelDebug, bytes.TrimSpace(line)
-	if rest, ok := bytes.CutPrefix(text, []byte("[")); ok {
-		if name, rest, ok := bytes.Cut(rest, []byte("]")); ok {
-			level, text = levelOf(string(name)), bytes.TrimSpace(rest)
+func (w *writer) Write(line []byte) (int, error) {
+	level, text := slog.LevelDebug, string(bytes.TrimSpace(line))
+	if rest, ok := strings.CutPrefix(text, "["); ok {
+		if name, rest, ok := strings.Cut(rest, "]"); ok {
+			level, text = levelOf(name), strings.TrimSpace(rest)
 		}
 	}
-	w.l.Log(context.Background(), level, string(text))
+	if level == slog.LevelWarn && isAbsence(text) {
+		level = slog.LevelInfo
+	}
+	if !w.l.Enabled(context.Background(), level) {
+		return len(line), nil
+	}
+	var attrs []any
+	if level >= slog.LevelInfo {
+		ok, hidden := w.limit.Pass(subject(text))
+		if !ok {
+			return len(line), nil
+		}
+		if hidden > 0 {
+			attrs = []any{"repeated", hidden}
+		}
+	}
+	w.l.Log(context.Background(), level, text, attrs...)
 	return len(line), nil
 }
 
@@ -35,3 +62,31 @@ func levelOf(name string) slog.Level {
 	}
 	return slog.LevelDebug
 }
+
+// absences are what the libraries say when a peer does not answer, or its connection ends; the text after their own name.
+var absences = []string{
+	// raft
+	"failed to heartbeat to", "failed to appendEntries to", "failed to pipeline appendEntries", "failed to start pipeline replication to",
+	"failed to make requestVote RPC", "failed to decode incoming command", "failed to flush response", "failed to accept connection",
+	"peer has newer term, stopping replication", "failed to send snapshot to", "failed to install snapshot: peer=",
+	// Serf and memberlist
+	"Failed to send ", "Failed fallback TCP ping", "Push/Pull with", "failed to receive:", "Failed to read remote state", "Failed to push local state",
+	"Failed to forward ack", "Error accepting TCP connection", "Failed to re-join any previously known node", "Error forwarding message to",
+	"Failed to respond to", "failed to send ack",
+}
+
+func isAbsence(text string) bool {
+	_, text, _ = strings.Cut(text, ": ")
+	for _, a := range absences {
+		if strings.HasPrefix(text, a) {
+			return true
+		}
+	}
+	return false
+}
+
+// values are what differs from one line to the next about the same thing; a peer's name and address do not.
+var values = regexp.MustCompile(`( error=| backoff time=| time=| next=| last-|: (dial|read|write|EOF|i/o|remote|lookup) ?).*`)
+
+// subject is what a line is about.
+func subject(text string) string { return values.ReplaceAllString(text, "") }

@@ -344,7 +344,7 @@ func (s *Strategist) answer(a coordinator.AskStrategy) coordinator.StrategyAnswe
 	if n := len(d.Records); n > 0 {
 		out.Record = d.Records[n-1].InputDigest
 	}
-	s.count(a.Type, d)
+	s.count(a.Type, a.Spec, d)
 	if d.Err != nil {
 		out.Failure = &coordinator.StrategyFailure{Verdict: "missing", Detail: d.Err.Error()}
 		if v, ok := host.VerdictOf(d.Err); ok {
@@ -390,6 +390,9 @@ func builtin(d modules.Digest) (name string, native pluginapi.Strategy, ok bool)
 
 // typeStats are of the calls that this node has made, for people.
 type typeStats struct {
+	allCalls, allFailures uint64 // of every strategy that the type has had
+
+	of              key // the strategy that the rest is about
 	calls, failures uint64
 	fuel, time      []uint64 // of the latest calls
 	lastFuel        *uint64
@@ -398,7 +401,7 @@ type typeStats struct {
 
 const window = 256
 
-func (s *Strategist) count(t sharding.TypeName, d host.Decision) {
+func (s *Strategist) count(t sharding.TypeName, spec protocol.StrategySpec, d host.Decision) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.stats[t]
@@ -406,10 +409,15 @@ func (s *Strategist) count(t sharding.TypeName, d host.Decision) {
 		st = &typeStats{}
 		s.stats[t] = st
 	}
+	if of := keyOf(spec); st.of != of { // another strategy: the former one's figures are not its own
+		*st = typeStats{of: of, allCalls: st.allCalls, allFailures: st.allFailures}
+	}
 	for _, r := range d.Records {
 		st.calls++
+		st.allCalls++
 		if r.Verdict != host.VerdictOK {
 			st.failures++
+			st.allFailures++
 		}
 		st.lastFuel = nil
 		if r.Fuel != nil {
@@ -436,12 +444,22 @@ type Stats struct {
 	LastMicros, P99Micros *uint64
 }
 
-// Stats gives a type's.
-func (s *Strategist) Stats(t sharding.TypeName) Stats {
+// Totals counts a type's calls on this node, of all strategies that it has had.
+func (s *Strategist) Totals(t sharding.TypeName) (calls, failures uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st := s.stats[t]; st != nil {
+		calls, failures = st.allCalls, st.allFailures
+	}
+	return calls, failures
+}
+
+// Stats gives those of a type's present strategy, since it came into force; zero before its first call.
+func (s *Strategist) Stats(t sharding.TypeName, spec protocol.StrategySpec) Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.stats[t]
-	if st == nil {
+	if st == nil || st.of != keyOf(spec) {
 		return Stats{}
 	}
 	out := Stats{Calls: st.calls, Failures: st.failures, LastFuel: st.lastFuel, P99Fuel: p99(st.fuel), P99Micros: p99(st.time)}

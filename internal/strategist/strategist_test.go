@@ -139,13 +139,22 @@ func TestCall(t *testing.T) {
 	assert.Equal(t, "test", name, "a module that does not describe itself goes by its source")
 	b.Ask(coordinator.AskStrategy{Ask: 8, Type: "t", Spec: spec, Op: pluginapi.OpRebalance, Input: input(12)})
 	assert.Nil(t, (<-b.answers).Failure)
-	st := b.Stats("t")
+	st := b.Stats("t", spec)
 	assert.EqualValues(t, 2, st.Calls)
 	assert.Zero(t, st.Failures)
 	require.NotNil(t, st.LastFuel)
 	assert.Positive(t, *st.LastFuel)
 	require.NotNil(t, st.P99Micros)
-	assert.Equal(t, Stats{}, b.Stats("other"))
+	assert.Equal(t, Stats{}, b.Stats("other", spec))
+	next := spec
+	next.Fuel--
+	assert.Equal(t, Stats{}, b.Stats("t", next), "a strategy's figures are its own")
+	require.Nil(t, b.ask(t, next).Failure)
+	assert.EqualValues(t, 1, b.Stats("t", next).Calls)
+	assert.Equal(t, Stats{}, b.Stats("t", spec))
+	calls, failures := b.Totals("t")
+	assert.EqualValues(t, 3, calls)
+	assert.Zero(t, failures)
 	assert.Zero(t, b.fetches.Load(), "a module that is here was fetched")
 }
 
@@ -196,7 +205,7 @@ func TestMissingModuleIsTriedAgain(t *testing.T) {
 	b.setFetch(func(modules.Digest) ([]byte, error) { return wasm, nil })
 	b.age(spec)
 	assert.Nil(t, b.ask(t, spec).Failure)
-	assert.Zero(t, b.Stats("t").Failures, "a missing module counts as the strategy's failure")
+	assert.Zero(t, b.Stats("t", spec).Failures, "a missing module counts as the strategy's failure")
 }
 
 // age lets the pause after a failure pass.
@@ -236,7 +245,7 @@ func TestVerdicts(t *testing.T) {
 		require.NotNil(t, a.Failure, c.module)
 		assert.Equal(t, c.verdict, a.Failure.Verdict, "%s: %s", c.module, a.Failure.Detail)
 		assert.NotEmpty(t, a.Failure.Detail)
-		st := b.Stats(sharding.TypeName(c.module + c.verdict))
+		st := b.Stats(sharding.TypeName(c.module+c.verdict), spec)
 		if c.verdict != "missing" {
 			assert.Positive(t, st.Failures, c.module)
 		}
@@ -361,7 +370,7 @@ func TestHammer(t *testing.T) {
 				spec.Fuel = uint64(10_000_000 + (g*i)%4)
 				b.Ask(coordinator.AskStrategy{Ask: 1, Type: "t", Spec: spec, Op: pluginapi.OpAllocate, Input: input(3), Shards: []uint32{0}})
 				b.State(spec)
-				b.Stats("t")
+				b.Stats("t", spec)
 			}
 		})
 	}
@@ -369,5 +378,6 @@ func TestHammer(t *testing.T) {
 	for range callers * each {
 		assert.Nil(t, (<-b.answers).Failure)
 	}
-	assert.EqualValues(t, callers*each, b.Stats("t").Calls)
+	calls, _ := b.Totals("t")
+	assert.EqualValues(t, callers*each, calls)
 }

@@ -84,6 +84,27 @@ func (e *HandshakeError) Error() string {
 	return fmt.Sprintf("connection with %s %s (%s): %v", e.Addr, who, e.Reason, e.Err)
 }
 
+// passing says that the failure is what happens when a peer starts, ends or is found under an old identity, and no misconfiguration.
+func (e *HandshakeError) passing() bool {
+	switch e.Reason {
+	case ReasonIO, ReasonTimeout, ReasonBusy, ReasonFault:
+		return true
+	case ReasonName:
+		m, ok := errors.AsType[*NameMismatchError](e.Err)
+		return e.Remote || ok && m.Want.Node == m.Got.Node
+	}
+	return false
+}
+
+// Misfit says that the two sides are configured for different clusters: neither time nor a retry mends that (spec 5.1).
+func (e *HandshakeError) Misfit() bool {
+	switch e.Reason {
+	case ReasonMode, ReasonTLS, ReasonKey, ReasonCluster:
+		return true
+	}
+	return false
+}
+
 func (e *HandshakeError) Unwrap() error { return e.Err }
 
 // ClusterMismatchError says that two nodes belong to different clusters. An ID is zero where it is not known yet.

@@ -110,7 +110,11 @@ func (id *identity) listen(ctx context.Context, raw net.Conn) (net.Conn, Peer, C
 	}
 	peer, class, err := id.greet(conn, cert)
 	if err != nil {
-		if e, ok := errors.AsType[*HandshakeError](err); ok && !e.Remote {
+		e, ok := errors.AsType[*HandshakeError](err)
+		if !ok && errors.Is(err, errMalformed) { // perhaps somebody took this port for another
+			e, ok = refuse(ReasonMalformed, errMalformed), true
+		}
+		if ok && !e.Remote {
 			refuseDialler(conn, raw, e)
 		}
 		return nil, Peer{}, class, err

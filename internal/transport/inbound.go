@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"time"
 
@@ -74,7 +75,32 @@ func (t *Transport) noteRefused(err error) {
 		return
 	}
 	t.counters.refused[e.Reason.index()].Add(1)
-	t.log.Warn("connection refused", "peer", e.Addr, "reason", e.Reason.String(), "error", e)
+	t.sayRefused("a connection to this node was refused", e, "")
+}
+
+// sayRefused logs a failed handshake, once a minute for each peer and reason: who is refused tries again and again. to is whom this node dialled;
+// a dialler's port is new each time and tells nothing.
+func (t *Transport) sayRefused(what string, e *HandshakeError, to sharding.NodeID) {
+	peer := e.Addr
+	if host, _, err := net.SplitHostPort(e.Addr); err == nil && to == "" {
+		peer = host
+	}
+	level := slog.LevelWarn
+	if e.passing() {
+		level = slog.LevelDebug
+	}
+	ok, hidden := t.refusals.Pass(what + "|" + peer + "|" + e.Reason.String())
+	if !ok {
+		return
+	}
+	attrs := []any{"peer", e.Addr, "reason", e.Reason.String(), "error", e}
+	if to != "" {
+		attrs = append(attrs, "to", to)
+	}
+	if hidden > 0 {
+		attrs = append(attrs, "repeated", hidden)
+	}
+	t.log.Log(t.ctx, level, what, attrs...)
 }
 
 // inbound is the stream of one (peer, class) that is being read.

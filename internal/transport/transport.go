@@ -9,7 +9,9 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"time"
 
+	"github.com/droverhq/drover/internal/loglimit"
 	"github.com/droverhq/drover/sharding"
 )
 
@@ -56,6 +58,8 @@ type Transport struct {
 	conns   connSet
 	slots   chan struct{} // unfinished inbound handshakes
 
+	refusals loglimit.Limiter
+
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	work   sync.WaitGroup // every goroutine but those of the carrier
@@ -95,7 +99,8 @@ func New(cfg Config, handler Handler) (*Transport, error) {
 		cfg: cfg, handler: handler, log: cfg.Logger, lis: lis, raft: newConnListener(lis.Addr()),
 		slots:   make(chan struct{}, cfg.Handshakes),
 		targets: map[sharding.Member]string{}, links: map[linkKey]*link{}, calls: map[sharding.Member]*caller{},
-		self: map[Class]*selfLink{}, inbound: map[linkKey]*inbound{},
+		refusals: loglimit.Limiter{Every: time.Minute},
+		self:     map[Class]*selfLink{}, inbound: map[linkKey]*inbound{},
 	}
 	t.conns.all = map[*conn]struct{}{}
 	t.ctx, t.cancel = context.WithCancelCause(context.Background())
@@ -286,12 +291,24 @@ func (t *Transport) DialRaft(ctx context.Context, addr string, want sharding.Nod
 	return t.dial(ctx, addr, Raft, sharding.Member{Node: want})
 }
 
+// Check makes a connection to a member and ends it: nil says that both sides accept one another. The error of a refusal is a *HandshakeError.
+func (t *Transport) Check(ctx context.Context, to Target) error {
+	c, err := t.dialOnce(ctx, to.Addr, Call, to.Member)
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
 // dial makes a connection that is past its handshake.
 func (t *Transport) dial(ctx context.Context, addr string, class Class, to sharding.Member) (*conn, error) {
 	c, err := t.dialOnce(ctx, addr, class, to)
 	if err != nil {
 		if e, ok := errors.AsType[*HandshakeError](err); ok {
 			t.counters.dialFailures[e.Reason.index()].Add(1)
+			if e.Misfit() && t.ctx.Err() == nil {
+				t.sayRefused("a connection from this node was refused", e, to.Node)
+			}
 		}
 		return nil, err
 	}

@@ -218,7 +218,8 @@ type (
 		Type  sharding.TypeName
 		Shard sharding.ShardID
 		Node  sharding.NodeID
-		Text  string
+		Count int    // of shards or moves, where a kind is about several
+		Text  string // a sentence
 	}
 )
 

@@ -30,6 +30,7 @@ func (s *State) applySetStrategy(c *protocol.SetStrategy) Result {
 			g.good = slices.Delete(g.good, 0, 1)
 		}
 	}
+	g.reverted, g.why = protocol.StrategySpec{}, "" // what is in force now is nobody's substitute
 	g.activate(c.Spec)
 	return Result{Strategy: t.name}
 }

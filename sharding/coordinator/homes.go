@@ -51,7 +51,7 @@ func (m *Machine) driveHomes(r *run, t *typeState) {
 	if len(r.candidates) == 0 {
 		m.postpone(r, shards)
 		m.note(Note{Kind: NoteNoCandidates, Level: Warn, Type: t.name,
-			Text: fmt.Sprintf("%d shards need a home and no node may have them: hosting, settled, with the role, not draining", len(shards))})
+			Count: len(shards), Text: fmt.Sprintf("%s of %s: a home is needed, and no node may be it: one that hosts the type, has settled and does not drain", count(len(shards), "shard"), t.name)})
 		return
 	}
 	slices.Sort(shards)

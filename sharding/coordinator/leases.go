@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/droverhq/drover/sharding"
@@ -152,7 +153,11 @@ func (m *Machine) dropLapsed() {
 		if p == nil || p.dropping || m.at <= m.lapseOf(p) {
 			continue
 		}
-		m.note(Note{Kind: NoteLeaseLapsed, Level: Warn, Node: who.Node, Text: who.String()})
+		level := Warn
+		if m.seen[who].status == MemberLeft { // it said goodbye, and could not wait for the end of its lease
+			level = Info
+		}
+		m.note(Note{Kind: NoteLeaseLapsed, Level: level, Node: who.Node, Text: fmt.Sprintf("the lease of %s has lapsed: its shards get new homes", nodeText(who))})
 		m.deregister(who, nil, protocol.CauseLapsed)
 	}
 }

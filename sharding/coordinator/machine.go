@@ -253,49 +253,51 @@ func (m *Machine) committed(ev Committed) {
 func (m *Machine) tell(e *protocol.Entry, r Result) {
 	switch e.Kind {
 	case protocol.KindRegister:
-		m.note(Note{Kind: NoteMemberRegistered, Node: e.Register.Member.Node, Text: e.Register.Member.String()})
+		m.note(Note{Kind: NoteMemberRegistered, Node: e.Register.Member.Node, Text: nodeText(e.Register.Member) + " has registered"})
 	case protocol.KindDeregister:
 		d := e.Deregister
 		if len(d.Types) == 0 {
-			m.note(Note{Kind: NoteMemberGone, Node: d.Member.Node, Text: fmt.Sprintf("%s: %s", d.Member, d.Cause)})
+			m.note(Note{Kind: NoteMemberGone, Node: d.Member.Node, Text: fmt.Sprintf("%s is gone: %s", nodeText(d.Member), because(d.Cause))})
 		}
 		if len(r.Touched) > 0 {
-			m.note(Note{Kind: NoteShardsFreed, Node: d.Member.Node, Text: fmt.Sprintf("%d shards of %s: %s", len(r.Touched), d.Member, d.Cause)})
+			m.note(Note{Kind: NoteShardsFreed, Node: d.Member.Node, Count: len(r.Touched),
+				Text: fmt.Sprintf("%s of %s %s no home any more: %s", count(len(r.Touched), "shard"), nodeText(d.Member), has(len(r.Touched)), because(d.Cause))})
 		}
 	case protocol.KindAssignHomes:
-		m.note(Note{Kind: NoteShardsHomed, Type: e.AssignHomes.Type,
-			Text: fmt.Sprintf("%d shards have homes: %s", len(r.Touched), e.AssignHomes.Decision.Cause)})
+		n := len(r.Touched)
+		m.note(Note{Kind: NoteShardsHomed, Type: e.AssignHomes.Type, Count: n,
+			Text: fmt.Sprintf("%s of %s %s got a home: %s", count(n, "shard"), e.AssignHomes.Type, has(n), because(e.AssignHomes.Decision.Cause))})
 	case protocol.KindPlanMoves:
 		for _, ts := range r.Touched {
 			rec, _ := m.state.Shard(ts.Type, ts.Shard)
 			m.note(Note{Kind: NoteHandOffStarted, Type: ts.Type, Shard: ts.Shard, Node: rec.Owner.Node,
-				Text: fmt.Sprintf("to %s: %s", rec.Target, e.PlanMoves.Decision.Cause)})
+				Text: fmt.Sprintf("the shard is handed off to %s: %s", nodeText(rec.Target), because(e.PlanMoves.Decision.Cause))})
 		}
 	case protocol.KindCompleteHandOff:
 		c := e.CompleteHandOff
 		if rec, _ := m.state.Shard(c.Type, c.Shard); rec.State == protocol.Homed {
-			m.note(Note{Kind: NoteShardMoved, Type: c.Type, Shard: c.Shard, Node: rec.Owner.Node, Text: fmt.Sprintf("from %s", c.From)})
+			m.note(Note{Kind: NoteShardMoved, Type: c.Type, Shard: c.Shard, Node: rec.Owner.Node, Text: fmt.Sprintf("the shard has moved here from %s", nodeText(c.From))})
 		}
 	case protocol.KindFenceShards:
 		for _, ts := range r.Touched {
 			rec, _ := m.state.Shard(ts.Type, ts.Shard)
-			n := Note{Kind: NoteShardFenced, Type: ts.Type, Shard: ts.Shard, Node: rec.Owner.Node, Text: string(e.FenceShards.Cause)}
+			n := Note{Kind: NoteShardFenced, Type: ts.Type, Shard: ts.Shard, Node: rec.Owner.Node, Text: fmt.Sprintf("the shard is taken out of the lease of %s: %s", nodeText(rec.Owner), because(e.FenceShards.Cause))}
 			if e.FenceShards.Cause == protocol.CauseTimeout {
-				n.Kind, n.Level, n.Text = NoteHandOffTimedOut, Warn, fmt.Sprintf("handoff timed out: taken out of the lease of %s", rec.Owner)
+				n.Kind, n.Level, n.Text = NoteHandOffTimedOut, Warn, fmt.Sprintf("handoff timed out: the shard is taken out of the lease of %s", nodeText(rec.Owner))
 			}
 			m.note(n)
 		}
 	case protocol.KindReleaseShards:
 		for _, ts := range r.Touched {
-			m.note(Note{Kind: NoteShardReleased, Type: ts.Type, Shard: ts.Shard, Text: string(e.ReleaseShards.Cause)})
+			m.note(Note{Kind: NoteShardReleased, Type: ts.Type, Shard: ts.Shard, Text: "the shard may get a new home: " + because(e.ReleaseShards.Cause)})
 		}
 	case protocol.KindSetStrategy:
 		c := e.SetStrategy
-		m.note(Note{Kind: NoteStrategySet, Type: c.Type, Text: fmt.Sprintf("%s: %s", c.Spec.Source, c.Cause)})
+		m.note(Note{Kind: NoteStrategySet, Type: c.Type, Text: fmt.Sprintf("the strategy of %s is now %s: %s", c.Type, sourceText(c.Spec), because(c.Cause))})
 	case protocol.KindStrategyOutcome:
 		if r.Strategy != "" {
 			v, _ := m.state.Strategy(r.Strategy)
-			m.note(Note{Kind: NoteStrategyReverted, Level: Warn, Type: r.Strategy, Text: fmt.Sprintf("back to %s: %s", v.Spec.Source, v.Failure)})
+			m.note(Note{Kind: NoteStrategyReverted, Level: Warn, Type: r.Strategy, Text: fmt.Sprintf("the strategy of %s is %s again: %s had %s", r.Strategy, sourceText(v.Spec), sourceText(v.Failed), v.Failure)})
 		}
 	}
 }

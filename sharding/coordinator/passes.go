@@ -64,7 +64,8 @@ func (m *Machine) planned(r *run, t *typeState, a *asking, plan pluginapi.Plan, 
 		}
 	}
 	if len(moves) > 0 {
-		m.note(Note{Kind: NotePassPlanned, Type: t.name, Text: fmt.Sprintf("%d moves: %s", len(moves), a.cause)})
+		m.note(Note{Kind: NotePassPlanned, Type: t.name, Count: len(moves),
+			Text: fmt.Sprintf("%s of shards of %s planned: %s", count(len(moves), "move"), t.name, because(a.cause))})
 	}
 	m.plan(r, t, a.decision(protocol.CauseRebalance, record, verdictOK, plan.Reason), moves)
 }

@@ -103,7 +103,7 @@ type strategyState struct {
 	worked   bool                    // has given a decision
 	failed   uint32                  // times in a row, since it last worked
 	good     []protocol.StrategySpec // earlier ones that have worked, newest last, at most maxGood
-	reverted protocol.StrategySpec   // the last one that failed too often, kept for inspection
+	reverted protocol.StrategySpec   // the one that failed too often, while its substitute is in force
 	why      string                  // it was reverted
 }
 
@@ -353,7 +353,7 @@ type StrategyView struct {
 	Worked   bool                    // has given a decision, so it can be gone back to
 	Failures uint32                  // in a row, since it last gave one
 	Good     []protocol.StrategySpec // earlier ones that worked, newest last
-	Failed   protocol.StrategySpec   // the last one that was reverted
+	Failed   protocol.StrategySpec   // the one that the strategy in force is the substitute of; zero: an operator or a file has set this one
 	Failure  string
 }
 

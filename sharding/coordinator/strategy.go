@@ -1,6 +1,8 @@
 package coordinator
 
 import (
+	"fmt"
+
 	"github.com/droverhq/drover/sharding/protocol"
 )
 
@@ -42,7 +44,7 @@ func (m *Machine) strategyWorked(r *run, t *typeState) {
 func (m *Machine) strategyFailed(r *run, t *typeState, f *StrategyFailure) {
 	missing := f.Verdict == verdictMissing
 	if !missing || !r.missing {
-		m.note(Note{Kind: NoteStrategyFailed, Level: Warn, Type: t.name, Text: f.String()})
+		m.note(Note{Kind: NoteStrategyFailed, Level: Warn, Type: t.name, Text: fmt.Sprintf("a call of the strategy %s gave no decision: %s", sourceText(t.strategy.spec), f)})
 	}
 	r.missing = missing
 	if !missing && f.Verdict != verdictBudget {

@@ -107,6 +107,8 @@ type NodeInfo struct {
 	HTTP     string            `cbor:"6,keyasint,omitempty"`
 	MinWire  uint8             `cbor:"7,keyasint,omitempty"` // oldest and newest protocol version that it reads
 	MaxWire  uint8             `cbor:"8,keyasint,omitempty"`
+	// Server is the node's raft server; zero: none. It counts only where the connection that brought it may be a coordinator's.
+	Server sharding.Incarnation `cbor:"9,keyasint,omitzero"`
 }
 
 // RegionInfo is one type as a node knows it.

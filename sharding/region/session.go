@@ -32,8 +32,10 @@ type Session struct {
 	ttl          time.Duration
 	renewAt      sharding.Instant
 	seq          uint64
-	open         []renewal // sent to the present leader in its term, oldest first
-	renewApplied uint64    // an ack named this map index, which was not applied: renew as soon as it is
+	open         []renewal        // sent to the present leader in its term, oldest first
+	heard        sharding.Instant // see Authority
+	leaseUntil   sharding.Instant // what the newest acknowledgement grants
+	renewApplied uint64           // an ack named this map index, which was not applied: renew as soon as it is
 	load         *protocol.NodeLoad
 	owned        []protocol.TypeShards
 
@@ -219,7 +221,7 @@ func (s *Session) pass(ev DirectiveReceived, t sharding.TypeName) {
 
 // follow switches to the leader of a newer term. Renewals sent to the one before can no longer be acknowledged.
 func (s *Session) follow(leader sharding.Member, term uint64) {
-	s.leader, s.term = leader, term
+	s.leader, s.term, s.heard = leader, term, s.now
 	s.registered, s.open = false, nil
 	s.renewApplied = 0
 	s.emit(LeaderChanged{Leader: leader, Term: term})
@@ -264,6 +266,8 @@ func (s *Session) leased(ev DirectiveReceived, m *protocol.LeaseAck) {
 	}
 	s.open = append(s.open[:0:0], s.open[at+1:]...)
 	s.ttl = time.Duration(m.TTL) * time.Millisecond
+	s.heard = s.now
+	s.leaseUntil = max(s.leaseUntil, m.SentAt.Add(s.ttl))
 	s.emit(ToRegion{Event: Covered{Revision: m.Revision, Until: m.SentAt.Add(s.ttl)}})
 }
 

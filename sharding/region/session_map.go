@@ -3,6 +3,7 @@ package region
 import (
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/droverhq/drover/sharding"
 	"github.com/droverhq/drover/sharding/protocol"
@@ -148,6 +149,37 @@ func (m *shardMap) ownsAny(member sharding.Member) bool {
 
 // Leader gives the leader that the session follows and its term; zero: none yet.
 func (s *Session) Leader() (sharding.Member, uint64) { return s.leader, s.term }
+
+// Authority is what this node knows of the power behind the leader that it follows.
+type Authority struct {
+	Leader     sharding.Member // zero: none yet
+	Term       uint64
+	Registered bool
+	// Heard is when the leader last showed that a majority of the voters stands behind it: it took office, or acknowledged a renewal, for which it had
+	// to commit an entry. 0: never.
+	Heard sharding.Instant
+	// LeaseUntil is when the lease that this node holds, or held, ends. 0: it has held none.
+	LeaseUntil sharding.Instant
+	// Patience is how long the leader may be silent: a lease and its margin.
+	Patience time.Duration
+}
+
+// Leads says whether there is a leader as far as this node can tell: one from which a word came not longer than Patience ago.
+func (a Authority) Leads(now sharding.Instant) bool {
+	return !a.Leader.IsZero() && a.Heard > 0 && now <= a.Heard.Add(a.Patience)
+}
+
+// presumedTTL is that of a leader that has not told it yet.
+const presumedTTL = 5 * time.Second
+
+// Authority gives what this node knows of the leader, and how fresh that is.
+func (s *Session) Authority() Authority {
+	ttl := s.ttl
+	if ttl <= 0 {
+		ttl = presumedTTL
+	}
+	return Authority{Leader: s.leader, Term: s.term, Registered: s.registered, Heard: s.heard, LeaseUntil: s.leaseUntil, Patience: ttl + ttl/10}
+}
 
 // ClusterID gives the cluster's identity; zero before the first RegisterAck.
 func (s *Session) ClusterID() sharding.Incarnation { return s.cluster }
