@@ -128,6 +128,24 @@ func TestEveryNode(t *testing.T) {
 		}
 	})
 
+	t.Run("voters and a pause", func(t *testing.T) {
+		for _, paused := range []bool{true, false} {
+			require.NoError(t, api{d.Node}.Pause(t.Context(), paused))
+			for _, m := range f.all() {
+				require.Eventually(t, func() bool {
+					v, err := api{m.Node}.Members(t.Context())
+					require.NoError(t, err)
+					for _, x := range v.Members {
+						if x.Voter != (x.Name != "d") { // d has no role coordinator
+							return false
+						}
+					}
+					return v.Paused == paused
+				}, patience, poll)
+			}
+		}
+	})
+
 	t.Run("a region that does not answer", func(t *testing.T) {
 		a.faults.StopReading(transport.Where{Class: transport.Call, Direction: transport.In})
 		s, err := api{d.Node}.Shards(t.Context(), "ledger")
