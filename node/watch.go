@@ -105,7 +105,7 @@ func (q *quorumWatch) look(n *Node) {
 	if quorum {
 		text = fmt.Sprintf("no leader is elected, though %d of %d voters seem to be up", up, len(voters))
 	}
-	n.log.Warn(text, "since", now.Sub(q.since).Round(time.Second), "effect", leaderlessEffect)
+	n.log.Warn(text, "since", now.Sub(q.since).Round(time.Second), "effect", leaderlessEffect, "hint", "docs/quorum.md says what to do")
 }
 
 // adopt makes the cluster's ID this node's own, for good.
