@@ -274,8 +274,8 @@ func waitDrained(cmd *cobra.Command, c *client.Client, node string, limit time.D
 func newLeaveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "leave",
-		Short: "Take a node out of the cluster for good",
-		Long: `Take the node at --address out of the cluster for good: its shards are handed over, it leaves raft and gossip, and its
+		Short: "Take a node out of the cluster",
+		Long: `Take the node at --address out of the cluster, until it is started again: its shards are handed over, it leaves raft and gossip, and its
 process ends. A node that is to come back needs no leave: end it with SIGTERM. For a dead one there is forget.`,
 	}
 	asJSON := jsonFlag(cmd)
@@ -290,7 +290,7 @@ process ends. A node that is to come back needs no leave: end it with SIGTERM. F
 func newForgetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "forget NODE",
-		Short: "Take a dead node out of the cluster for good",
+		Short: "Take a dead node out of the cluster",
 		Args:  wants("NODE"),
 	}
 	completeArgs(cmd, -1, completeNodes)

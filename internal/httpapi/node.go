@@ -70,7 +70,7 @@ type Operator interface {
 	Drain(ctx context.Context, node sharding.NodeID, on bool) error
 	// Leave drains this node, removes it from raft and Serf and ends its process after the answer. It returns once the leave has begun.
 	Leave(ctx context.Context) error
-	// Forget removes a dead node from raft and Serf for good. A node that is up is KindConflict.
+	// Forget removes a dead node from raft and Serf; started again, it joins anew. A node that is up is KindConflict.
 	Forget(ctx context.Context, node sharding.NodeID) error
 	// Pause stops all rebalancing (on), or lets it go on.
 	Pause(ctx context.Context, on bool) error
