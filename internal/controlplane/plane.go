@@ -181,6 +181,10 @@ func (p *Plane) HasState() bool { return p.raft.LastIndex() > 0 }
 // Post hands an event to the machine. It never blocks.
 func (p *Plane) Post(ev coordinator.Event) { p.inbox.Put(item{event: ev}) }
 
+// Handle hands an event to the machine and waits until it has been dealt with: so a peer that floods waits for the machine, and never has more than
+// one event in the way of the others'.
+func (p *Plane) Handle(ev coordinator.Event) { p.View(func() { p.step(ev) }) }
+
 // View runs f on the owner goroutine, where the machine's state may be read. It returns false, without having run f, once the plane is closed.
 func (p *Plane) View(f func()) bool {
 	done := make(chan struct{})
