@@ -205,6 +205,9 @@ func (n *Node) serve(ctx context.Context, from transport.Peer, method string, bo
 		if err := callDecoding.Unmarshal(body, &op); err != nil {
 			return nil, fmt.Errorf("operate: %w", err)
 		}
+		if op.Op == opLeave && op.Node != from.Member.Node {
+			return nil, fmt.Errorf("node %s asks for node %s to leave: a node leaves by itself alone", from.Member.Node, op.Node)
+		}
 		return nil, n.operate(ctx, op)
 	case callStrategies:
 		return n.serveStrategies()

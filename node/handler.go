@@ -32,7 +32,9 @@ func (h handler) Frame(from transport.Peer, class transport.Class, frame []byte)
 	m, err := protocol.DecodeFrame(frame)
 	if err != nil {
 		h.n.data.Counters().BadFrames.Add(1)
-		h.n.log.Warn("a control frame does not decode: it is dropped", "from", from.Member, "error", err)
+		if ok, hidden := h.n.badFrames.Pass(string(from.Member.Node)); ok {
+			h.n.log.Warn("a control frame does not decode: it is dropped", "from", from.Member, "error", err, "repeated", hidden)
+		}
 		return
 	}
 	if d, ok := m.(protocol.Directive); ok {
@@ -46,7 +48,7 @@ func (h handler) Frame(from transport.Peer, class transport.Class, frame []byte)
 	if r, ok := m.(*protocol.Register); ok && !from.Coordinator {
 		r.Info.Server = sharding.Incarnation{} // its identity does not allow it to take part in raft
 	}
-	h.n.plane.Post(coordinator.Received{From: from.Member, Message: m})
+	h.n.plane.Handle(coordinator.Received{From: from.Member, Message: m})
 }
 
 func (h handler) Closed(from transport.Peer, class transport.Class, err error) {

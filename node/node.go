@@ -31,6 +31,7 @@ import (
 	"github.com/droverhq/drover/internal/dataplane"
 	"github.com/droverhq/drover/internal/entity"
 	"github.com/droverhq/drover/internal/httpapi"
+	"github.com/droverhq/drover/internal/loglimit"
 	"github.com/droverhq/drover/internal/modules"
 	"github.com/droverhq/drover/internal/strategist"
 	"github.com/droverhq/drover/internal/transport"
@@ -96,6 +97,7 @@ type Node struct {
 	metrics    *metrics
 	requests   requests
 	records    *host.Ring
+	badFrames  loglimit.Limiter
 
 	ready    chan struct{}             // closed once all parts stand: until then what comes in waits
 	ended    chan struct{}             // closed when the parts begin to be taken down, also after a start that failed: what still waits gives up
@@ -124,7 +126,7 @@ func New(cfg *Config, opts Options, kinds ...sharding.Kind) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{cfg: cfg, opts: opts, log: opts.Logger, kinds: map[string]sharding.Kind{}, ready: make(chan struct{}), ended: make(chan struct{}), named: make(chan sharding.Incarnation, 1),
-		fatal: make(chan error, 1), leave: make(chan struct{}), since: map[sharding.NodeID]time.Time{}, leavers: map[sharding.Member]struct{}{}, records: host.NewRing(256, 16<<20)}
+		fatal: make(chan error, 1), leave: make(chan struct{}), since: map[sharding.NodeID]time.Time{}, leavers: map[sharding.Member]struct{}{}, records: host.NewRing(256, 16<<20), badFrames: loglimit.Limiter{Every: time.Second}}
 	if n.log == nil {
 		n.log = slog.Default()
 	}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"sync"
@@ -183,18 +184,21 @@ func (n *Node) activate(ctx context.Context, o swapOrder) error {
 	if !n.leads() {
 		return errNotLeader
 	}
-	if len(o.Module) > 0 {
-		d, err := n.putModule(o.Module)
-		if err != nil {
-			return &httpapi.Problem{Kind: httpapi.KindUnavailable, Detail: err.Error()}
+	wasm := o.Module
+	if len(wasm) == 0 {
+		var err error
+		if wasm, err = n.modules.Get(o.Spec.Digest); err != nil {
+			return &httpapi.Problem{Kind: httpapi.KindUnknownModule, Detail: err.Error()}
 		}
-		if d != o.Spec.Digest {
-			return &httpapi.Problem{Kind: httpapi.KindBadRequest, Detail: "the module is not the one that its digest names"}
-		}
+	} else if sha256.Sum256(wasm) != o.Spec.Digest {
+		return &httpapi.Problem{Kind: httpapi.KindBadRequest, Detail: "the module is not the one that its digest names"}
 	}
-	wasm, err := n.modules.Get(o.Spec.Digest)
-	if err != nil {
-		return &httpapi.Problem{Kind: httpapi.KindUnknownModule, Detail: err.Error()}
+	// The asking node has admitted it, by its own account.
+	if _, _, err := n.strategist.Admit(ctx, wasm, o.Spec); err != nil {
+		return refusal(err)
+	}
+	if _, err := n.putModule(wasm); err != nil {
+		return &httpapi.Problem{Kind: httpapi.KindUnavailable, Detail: err.Error()}
 	}
 	if err := n.spread(ctx, wasm); err != nil {
 		return err

@@ -118,7 +118,7 @@ func Open(cfg Config) (*Plane, error) {
 	log, err := wal.Open(walDir, wal.WithLogger(logger.Named("wal")), wal.WithMetaStore(meta))
 	if err != nil {
 		meta.Close() // it may not be open; the error that counts is the log's
-		return nil, fmt.Errorf("raft log in %s cannot be opened: %w; restore data_dir from a backup, or start with an empty one and `drover cluster forget` this server", walDir, err)
+		return nil, fmt.Errorf("raft log in %s cannot be opened: %w; %s", walDir, err, restoreHint)
 	}
 	snaps, err := raft.NewFileSnapshotStoreWithLogger(cfg.Dir, keep, logger)
 	if err != nil {
@@ -137,11 +137,11 @@ func Open(cfg Config) (*Plane, error) {
 	// The owner must run before raft does: raft restores the snapshot and applies the log through it.
 	p.wg.Add(1)
 	go p.own()
-	p.raft, err = raft.NewRaft(rc, fsm{p}, log, log, snaps, trans)
+	p.raft, err = p.newRaft(rc, snaps, trans)
 	if err != nil {
 		p.inbox.Close()
 		p.wg.Wait()
-		return nil, errors.Join(fmt.Errorf("raft: %w", err), trans.Close(), log.Close(), meta.Close())
+		return nil, errors.Join(err, trans.Close(), log.Close(), meta.Close())
 	}
 	p.wg.Add(3)
 	go p.propose()
@@ -149,6 +149,22 @@ func Open(cfg Config) (*Plane, error) {
 	go p.steward()
 	return p, nil
 }
+
+// newRaft starts raft, which reads the whole log and panics where it cannot.
+func (p *Plane) newRaft(rc *raft.Config, snaps raft.SnapshotStore, trans raft.Transport) (r *raft.Raft, err error) {
+	defer func() {
+		if e := recover(); e != nil {
+			err = fmt.Errorf("%v", e)
+		}
+		if err != nil {
+			err = fmt.Errorf("raft cannot start on what is in %s: %w; %s", p.cfg.Dir, err, restoreHint)
+		}
+	}()
+	return raft.NewRaft(rc, fsm{p}, p.log, p.log, snaps, trans)
+}
+
+// restoreHint is the next step after damage to the log.
+const restoreHint = "restore data_dir from a backup, or start with an empty one and `drover cluster forget` this server"
 
 // Bootstrap makes this server the only voter of a new cluster. A server that has a log already answers raft.ErrCantBootstrap, wrapped.
 func (p *Plane) Bootstrap() error {
@@ -164,6 +180,10 @@ func (p *Plane) HasState() bool { return p.raft.LastIndex() > 0 }
 
 // Post hands an event to the machine. It never blocks.
 func (p *Plane) Post(ev coordinator.Event) { p.inbox.Put(item{event: ev}) }
+
+// Handle hands an event to the machine and waits until it has been dealt with: so a peer that floods waits for the machine, and never has more than
+// one event in the way of the others'.
+func (p *Plane) Handle(ev coordinator.Event) { p.View(func() { p.step(ev) }) }
 
 // View runs f on the owner goroutine, where the machine's state may be read. It returns false, without having run f, once the plane is closed.
 func (p *Plane) View(f func()) bool {

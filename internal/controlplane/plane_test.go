@@ -293,3 +293,23 @@ func TestForgottenServerComesBack(t *testing.T) {
 		require.NoError(t, s.Close())
 	}
 }
+
+// A peer's message is dealt with before its next one is read: who floods keeps nobody's queue full but its own.
+func TestHandleWaitsForTheMachine(t *testing.T) {
+	s := &server{id: sharding.NewIncarnation(), dir: t.TempDir()}
+	start(t, s)
+	defer s.Close()
+	gate, busy, handled := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go s.View(func() { close(busy); <-gate })
+	<-busy
+	go func() { s.Handle(coordinator.BarrierDone{Term: 7}); close(handled) }()
+	require.Eventually(t, func() bool { return s.inbox.Len() > 0 }, 10*time.Second, time.Millisecond)
+	select {
+	case <-handled:
+		t.Fatal("it did not wait")
+	default:
+	}
+	close(gate)
+	<-handled
+	assert.True(t, s.rec.leads())
+}

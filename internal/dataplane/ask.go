@@ -3,6 +3,7 @@ package dataplane
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -15,17 +16,21 @@ import (
 // asks are the Asks of this node that have no reply yet.
 type asks struct {
 	mu      sync.Mutex
-	last    uint64
 	waiting map[uint64]chan protocol.Reply
 }
 
+// begin gives an Ask a number that only those who get to see the Ask know: a shard moves, so nobody can tell whose the answer has to be.
 func (a *asks) begin() (uint64, chan protocol.Reply) {
 	ch := make(chan protocol.Reply, 1)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.last++
-	a.waiting[a.last] = ch
-	return a.last, ch
+	for {
+		id := rand.Uint64()
+		if _, taken := a.waiting[id]; id != 0 && !taken {
+			a.waiting[id] = ch
+			return id, ch
+		}
+	}
 }
 
 // end hands a reply to whoever waits; a second one, or one that comes too late, is nobody's.

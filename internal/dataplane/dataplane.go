@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/droverhq/drover/internal/entity"
+	"github.com/droverhq/drover/internal/loglimit"
 	"github.com/droverhq/drover/internal/queue"
 	"github.com/droverhq/drover/sharding"
 	"github.com/droverhq/drover/sharding/protocol"
@@ -71,6 +72,7 @@ type Plane struct {
 	hosts      atomic.Pointer[map[sharding.TypeName]bool] // types that some member hosts; nil before the first map
 	counts     Counters
 	watches    watches
+	refused    loglimit.Limiter // what others sent and was dropped
 
 	mu      sync.RWMutex
 	regions map[sharding.TypeName]*shell
@@ -111,7 +113,7 @@ func Open(cfg Config) *Plane {
 		cfg.Session.Regions = append(cfg.Session.Regions, t.Info)
 	}
 	p := &Plane{cfg: cfg, session: region.NewSession(cfg.Session), inbox: queue.New[sessionItem](0), letters: newDeadLetters(cfg.DeadLetters),
-		drained: make(chan struct{}), regions: make(map[sharding.TypeName]*shell), owned: make(map[sharding.TypeName][]protocol.ShardEpoch)}
+		drained: make(chan struct{}), regions: make(map[sharding.TypeName]*shell), owned: make(map[sharding.TypeName][]protocol.ShardEpoch), refused: loglimit.Limiter{Every: logEvery}}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.asks.waiting = make(map[uint64]chan protocol.Reply)
 	for _, t := range cfg.Types {
@@ -174,7 +176,9 @@ func (p *Plane) do(c region.Command) {
 		if c.Reason == region.DropRenewal { // an answer that comes after a change of leader, or twice: it extends nothing, and nobody meant harm
 			level = slog.LevelDebug
 		}
-		p.cfg.Logger.Log(context.Background(), level, "an order did not count", "from", c.From, "kind", c.Kind, "term", c.Term, "reason", c.Reason)
+		if ok, hidden := p.refused.Pass(fmt.Sprint(c.From.Node, "|", c.Kind, "|", c.Reason)); ok { // who floods must not fill the disk
+			p.cfg.Logger.Log(context.Background(), level, "an order did not count", "from", c.From, "kind", c.Kind, "term", c.Term, "reason", c.Reason, "repeated", hidden)
+		}
 	case region.MapAdvanced:
 		p.mapAdvanced()
 	case region.RegionRefused:
@@ -323,7 +327,7 @@ func (p *Plane) HandleData(from sharding.Member, frame []byte) {
 	m, err := protocol.DecodeFrame(append([]byte(nil), frame...))
 	if err != nil {
 		p.counts.BadFrames.Add(1)
-		p.cfg.Logger.Warn("a data frame does not decode: it is dropped", "from", from, "error", err)
+		p.sayBad("a data frame does not decode: it is dropped", from, "error", err)
 		return
 	}
 	switch m := m.(type) {
@@ -355,7 +359,13 @@ func (p *Plane) HandleData(from sharding.Member, frame []byte) {
 		}
 	default:
 		p.counts.BadFrames.Add(1)
-		p.cfg.Logger.Warn("a control message came over the data connection: it is dropped", "from", from, "kind", m.FrameKind())
+		p.sayBad("a control message came over the data connection: it is dropped", from, "kind", m.FrameKind())
+	}
+}
+
+func (p *Plane) sayBad(what string, from sharding.Member, key string, value any) {
+	if ok, hidden := p.refused.Pass(what + string(from.Node)); ok {
+		p.cfg.Logger.Warn(what, "from", from, key, value, "repeated", hidden)
 	}
 }
 

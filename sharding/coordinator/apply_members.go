@@ -8,9 +8,6 @@ import (
 	"github.com/droverhq/drover/sharding/protocol"
 )
 
-// maxShards bounds a type: its columns are held in memory by every server.
-const maxShards = 1 << 20
-
 func (s *State) applyCreateCluster(c *protocol.CreateCluster) Result {
 	switch {
 	case s.created:
@@ -34,7 +31,7 @@ func (s *State) applyPutServer(p protocol.PutServer) Result {
 	return Result{}
 }
 
-// applyRegister enters a member. A region whose number of shards is not the type's is left out; the coordinator tells its node so.
+// applyRegister enters a member. A region whose number of shards is not the type's, or of a type that there is no room for, is left out; the coordinator tells its node so.
 func (s *State) applyRegister(r *protocol.RegisterNode) Result {
 	if r.Member.Node == "" || r.Member.Incarnation.IsZero() {
 		return refuse(CodeRefused, "a member needs a name and an incarnation")
@@ -44,11 +41,14 @@ func (s *State) applyRegister(r *protocol.RegisterNode) Result {
 	}
 	var regions []protocol.RegionInfo
 	for _, g := range r.Regions {
-		if g.NumShards == 0 || g.NumShards > maxShards || slices.ContainsFunc(regions, func(o protocol.RegionInfo) bool { return o.Type == g.Type }) {
+		if slices.ContainsFunc(regions, func(o protocol.RegionInfo) bool { return o.Type == g.Type }) {
 			continue
 		}
 		t := s.typeAt(g.Type)
 		if t == nil {
+			if s.noRoom(&g) != "" {
+				continue
+			}
 			t = newType(g.Type, g.NumShards, s.index)
 			i := sort.Search(len(s.types), func(i int) bool { return s.types[i].name >= g.Type })
 			s.types = slices.Insert(s.types, i, t)

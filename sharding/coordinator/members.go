@@ -48,6 +48,10 @@ func (m *Machine) register(from sharding.Member, msg *protocol.Register) {
 			Detail: fmt.Sprintf("this node speaks versions %d to %d, the cluster %d to %d: run an adjacent version", lo, hi, protocol.OldestVersion, protocol.Version)}})
 		return
 	}
+	if why := tooLarge(msg); why != "" {
+		m.registerAck(from, []protocol.Refusal{{Code: "too_large", Detail: why}})
+		return
+	}
 	if m.state.superseded(from) {
 		m.registerAck(from, []protocol.Refusal{{Code: "superseded", Detail: from.String() + " was superseded by a later process of its node: start it again"}})
 		return
@@ -133,8 +137,11 @@ func (m *Machine) refusals(msg *protocol.Register) []protocol.Refusal {
 			out = append(out, protocol.Refusal{Type: g.Type, Code: "num_shards",
 				Detail: fmt.Sprintf("type %s has %d shards in this cluster and %d in this node's file: set shards = %d", g.Type, num, g.NumShards, num)})
 		case !ok:
-			out = append(out, protocol.Refusal{Type: g.Type, Code: "num_shards",
-				Detail: fmt.Sprintf("type %s cannot have %d shards: want 1 to %d", g.Type, g.NumShards, maxShards)})
+			why := m.state.noRoom(&g)
+			if why == "" { // there is room now: with its next registration
+				continue
+			}
+			out = append(out, protocol.Refusal{Type: g.Type, Code: "num_shards", Detail: why})
 		}
 	}
 	return out
@@ -171,6 +178,13 @@ func (m *Machine) deregister(who sharding.Member, types []sharding.TypeName, cau
 
 // sees takes Serf's word: a hint. Leaving ends a candidate; a suspicion or failure does not, its lease does (spec 2.2).
 func (m *Machine) sees(ev MemberSeen) {
+	if _, known := m.seen[ev.Member]; !known { // a restart shows as another incarnation of the name alone: nobody says that the one before is gone
+		for who := range m.seen { // unordered: each is judged alone
+			if _, reg := m.state.registered(who); who.Node == ev.Member.Node && reg == nil {
+				delete(m.seen, who)
+			}
+		}
+	}
 	m.seen[ev.Member] = sight{ev.Status, ev.Coord}
 	if ev.Status == MemberLeft {
 		if _, reg := m.state.registered(ev.Member); reg == nil {

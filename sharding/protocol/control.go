@@ -104,7 +104,7 @@ type RegisterAck struct {
 // Refusal says why a region was not registered.
 type Refusal struct {
 	Type   sharding.TypeName `cbor:"0,keyasint"`
-	Code   string            `cbor:"1,keyasint"` // num_shards, wire_version, superseded, cluster
+	Code   string            `cbor:"1,keyasint"` // num_shards, wire_version, superseded, too_large, cluster
 	Detail string            `cbor:"2,keyasint"`
 }
 
