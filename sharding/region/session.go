@@ -147,6 +147,7 @@ func (s *Session) renew() {
 	s.open = append(s.open, renewal{s.seq, s.now})
 	s.renewAt = s.now.Add(s.ttl / 3)
 	s.emit(SendLeader{To: s.leader, Message: &protocol.Renew{Seq: s.seq, SentAt: s.now, Applied: s.revision, Load: s.load}})
+	s.load = nil // the leader keeps it until the next measurement: it names every shard, and a renewal follows each grant
 }
 
 func (s *Session) drop(ev DirectiveReceived, why DropReason) {
