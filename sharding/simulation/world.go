@@ -23,6 +23,8 @@ type Options struct {
 	Region      region.Mutations
 	// Blind names checkers that do not judge, by their number (I1 and so on): what else notices a mutation?
 	Blind []string
+	// Raise adds to the faults of the seed what only a barrier withstands: see world.raise.
+	Raise bool
 }
 
 // Result is what a run came to.
