@@ -10,7 +10,9 @@ const PageBytes = 65536
 
 // The defaults and bounds of Limits (spec 1.3).
 const (
-	DefaultFuel        = 500_000_000
+	// DefaultFuel is less than a tight loop can burn within DefaultBudget, so that fuel, which is the same on every machine, ends a strategy
+	// that never ends by itself, and not the clock, which rolls nothing back. See RATIONALE.md.
+	DefaultFuel        = 50_000_000
 	DefaultInitFuel    = 500_000_000
 	DefaultBudget      = 100 * time.Millisecond
 	DefaultMemoryPages = 16 << 20 / PageBytes

@@ -301,7 +301,7 @@ func DefaultType() Type {
 		Shards:       100,
 		Place:        PlaceOnDemand,
 		Strategy:     "builtin:hash",
-		Fuel:         500_000_000,
+		Fuel:         50_000_000,
 		Budget:       100 * time.Millisecond,
 		Memory:       16 * MiB,
 		MaxFailures:  3,
