@@ -28,8 +28,11 @@ test: ## all tests
 	$(GO) test ./...
 
 # The decoder, the metering and the reference interpreter start no goroutine: the race detector has nothing to find in minutes of fuel counting.
+RACE_PACKAGES ?= $(shell $(GO) list ./... | grep -v /host/internal/)
+RACE_FLAGS    ?=
+
 race: ## the tests under the race detector (needs a C compiler)
-	CGO_ENABLED=1 $(GO) test -race -timeout 20m $$($(GO) list ./... | grep -v /host/internal/)
+	CGO_ENABLED=1 $(GO) test -race -timeout 30m $(RACE_FLAGS) $(RACE_PACKAGES)
 
 sim: ## the cluster simulation, SEEDS=2000 seeds
 	$(GO) test ./sharding/simulation -count=1 -timeout 0 -sim.seeds=$(SEEDS)

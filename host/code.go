@@ -15,10 +15,11 @@ import (
 )
 
 // How a module is compiled: wazero stops between functions once the time is
-// over, but only with two workers or more.
+// over, but only with two workers or more. The caps bound what there is to do to
+// some seconds; that a machine is slow or busy must not refuse a module.
 const (
 	compileWorkers = 2
-	compileTimeout = 30 * time.Second
+	compileTimeout = 3 * time.Minute
 )
 
 // codeKey is what machine code depends on. Fuel, time and configuration are not

@@ -50,11 +50,12 @@ func (a api) Members(ctx context.Context) (httpapi.MembersView, error) {
 	if power := n.data.Authority(); power.Leads(now()) {
 		leader = power.Leader
 	}
-	view := httpapi.MembersView{Members: []httpapi.MemberView{}}
+	e := n.electorate(ctx)
+	view := httpapi.MembersView{Members: []httpapi.MemberView{}, Paused: e.Paused}
 	for _, m := range n.memberList() {
 		id := m.Identity()
 		v := httpapi.MemberView{Name: m.Name, Address: m.Transport, Incarnation: m.Incarnation, Roles: m.Roles, Zone: m.Zone, Version: m.Version,
-			Leader: id == leader, Shards: owned[id], State: stateOf(m.Status, registered[id].Draining)}
+			Leader: id == leader, Voter: e.votes(m.Server), Shards: owned[id], State: stateOf(m.Status, registered[id].Draining)}
 		if v.Roles == nil {
 			v.Roles = []string{}
 		}

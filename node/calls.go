@@ -31,6 +31,7 @@ const (
 	callStrategies = "strategies/1" // nothing → []strategyRecord; to the leader
 	callSwap       = "swap/1"       // swapOrder → nothing; to the leader
 	callExplain    = "explain/1"    // typeShard → explanation; to the leader
+	callElectorate = "electorate/1" // nothing → electorate; to a raft server
 	callShard      = "shard/1"      // typeShard → shardHolds; to the shard's owner
 )
 
@@ -222,6 +223,8 @@ func (n *Node) serve(ctx context.Context, from transport.Peer, method string, bo
 			return nil, fmt.Errorf("explain: %w", err)
 		}
 		return n.serveExplain(ts)
+	case callElectorate:
+		return n.serveElectorate()
 	case callShard:
 		var ts typeShard
 		if err := callDecoding.Unmarshal(body, &ts); err != nil {

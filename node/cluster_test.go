@@ -128,6 +128,24 @@ func TestEveryNode(t *testing.T) {
 		}
 	})
 
+	t.Run("voters and a pause", func(t *testing.T) {
+		for _, paused := range []bool{true, false} {
+			require.NoError(t, api{d.Node}.Pause(t.Context(), paused))
+			for _, m := range f.all() {
+				require.Eventually(t, func() bool {
+					v, err := api{m.Node}.Members(t.Context())
+					require.NoError(t, err)
+					for _, x := range v.Members {
+						if x.Voter != (x.Name != "d") { // d has no role coordinator
+							return false
+						}
+					}
+					return v.Paused == paused
+				}, patience, poll)
+			}
+		}
+	})
+
 	t.Run("a region that does not answer", func(t *testing.T) {
 		a.faults.StopReading(transport.Where{Class: transport.Call, Direction: transport.In})
 		s, err := api{d.Node}.Shards(t.Context(), "ledger")
@@ -355,13 +373,13 @@ func TestSwap(t *testing.T) {
 	// c must fetch both ways; the copies that the swaps before have spread may still be coming in.
 	require.Eventually(t, func() bool { return os.RemoveAll(c.dir.Path("modules")) == nil }, patience, poll)
 	require.NoError(t, os.MkdirAll(c.dir.Path("modules"), 0o700))
-	_, err = api{c.Node}.Swap(t.Context(), httpapi.SwapRequest{Type: "ledger", Digest: d})
+	_, err = api{c.Node}.Swap(t.Context(), httpapi.SwapRequest{Type: "ledger", Digest: (*[32]byte)(&d)})
 	require.NoError(t, err)
 	agree(func(v httpapi.StrategyView) bool { return v.Digest == "sha256:"+d.String() && v.Fuel.Limit == fuel })
 
 	for name, r := range map[httpapi.Kind]httpapi.SwapRequest{
 		httpapi.KindRefusedStrategy: {Type: "ledger", Module: []byte("no wasm")},
-		httpapi.KindUnknownModule:   {Type: "ledger", Digest: [32]byte{1}},
+		httpapi.KindUnknownModule:   {Type: "ledger", Digest: new([32]byte)},
 		httpapi.KindUnknownType:     {Type: "nope", Module: other},
 		httpapi.KindBadRequest:      {Type: "ledger", Config: json.RawMessage(`[1]`)},
 		httpapi.KindNotYet:          {Type: "ledger", Module: other, Shadow: true},

@@ -56,8 +56,8 @@ func AccountKind(rates RateService) sharding.Kind {
 	return sharding.NewKind("account",
 		func(sharding.Context) sharding.Entity[Deposit, Balance] { return &Account{rates: rates} },
 		sharding.Options[Deposit, Balance]{
-			PassivateAfter: 10 * time.Minute, // an account without messages leaves memory
-			MaxLive:        100_000,          // beyond that the least recently used leave
+			PassivateAfter: 10 * time.Minute, // default: never. An account that leaves memory is lost unless its Stop has saved it
+			MaxLive:        100_000,          // default: no bound. Beyond it the least recently used leave likewise
 		})
 }
 

@@ -66,6 +66,12 @@ func TestQuorumLost(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, err, sharding.ErrUnavailable, "it was surely not begun")
 	assert.Contains(t, err.Error(), "is a majority of the voters up?")
+	// Once no election can be on its way, it is not waited for either.
+	require.Eventually(t, func() bool { p := a.data.Authority(); return now() > p.Heard.Add(2*p.Patience) }, patience, poll)
+	began := time.Now()
+	_, err = a.region().Ask(t.Context(), entry{Account: accountOn(mine), Amount: 1})
+	require.ErrorIs(t, err, sharding.ErrUnavailable)
+	assert.Less(t, time.Since(began), 15*time.Second)
 
 	for _, m := range f.all() {
 		m.faults.Heal()
@@ -74,4 +80,20 @@ func TestQuorumLost(t *testing.T) {
 	_, ok = api{a.Node}.Leader()
 	assert.True(t, ok)
 	a.add(t, accountOn(mine), 1)
+}
+
+// The last voter that is left says why nothing goes any more, once, and what it will mean.
+func TestNoQuorumIsTold(t *testing.T) {
+	f := newFleet(t)
+	for _, n := range []string{"a", "b", "c"} {
+		f.start(f.config(n))
+	}
+	f.settled()
+	require.Eventually(t, func() bool { v, err := f.leader().plane.VoterIDs(); return err == nil && len(v) == 3 }, patience, poll)
+	a := f.all()[0]
+	for _, m := range f.all()[1:] {
+		require.NoError(t, f.stop(m))
+	}
+	require.Eventually(t, func() bool { return a.log.contains("no quorum: 1 of 3 voters can be reached") }, patience, poll)
+	assert.Len(t, a.log.lines("no quorum"), 1)
 }

@@ -40,9 +40,9 @@ func (n *Node) swap(ctx context.Context, r httpapi.SwapRequest) error {
 	wasm := r.Module
 	switch {
 	case len(wasm) > 0:
-	case r.Digest != [32]byte{}:
-		if wasm, err = n.modules.Get(r.Digest); errors.Is(err, modules.ErrNotHere) {
-			wasm, err = n.fetchModule(ctx, r.Digest)
+	case r.Digest != nil:
+		if wasm, err = n.modules.Get(*r.Digest); errors.Is(err, modules.ErrNotHere) {
+			wasm, err = n.fetchModule(ctx, *r.Digest)
 		}
 		if err != nil {
 			return &httpapi.Problem{Kind: httpapi.KindUnknownModule, Detail: err.Error(), Hint: "send the module itself"}
@@ -76,10 +76,10 @@ func (n *Node) swap(ctx context.Context, r httpapi.SwapRequest) error {
 
 // changed gives the present strategy with what a request changes.
 func changed(spec protocol.StrategySpec, r httpapi.SwapRequest) (protocol.StrategySpec, error) {
-	if len(r.Module) > 0 || r.Digest != [32]byte{} {
+	if len(r.Module) > 0 || r.Digest != nil {
 		spec.Source = r.Source
-		if spec.Source == "" && r.Digest != [32]byte{} {
-			spec.Source = "sha256:" + modules.Digest(r.Digest).String()
+		if spec.Source == "" && r.Digest != nil {
+			spec.Source = "sha256:" + modules.Digest(*r.Digest).String()
 		}
 	}
 	if r.Config != nil {

@@ -61,7 +61,8 @@ func (n *Node) watch(ctx context.Context) {
 }
 
 const (
-	leaderless       = 5 * time.Second // how long raft may be without a leader before that is told
+	leaderless       = 5 * time.Second  // how long raft may be without a leader before that is told
+	electing         = 15 * time.Second // … while enough voters seem to be up: gossip takes its time to find out that they are not
 	tellQuorum       = time.Minute
 	leaderlessEffect = "no coordinator leads: nothing gets a home, moves or is changed, and shards are suspended once their lease has lapsed"
 )
@@ -70,6 +71,7 @@ const (
 type quorumWatch struct {
 	since time.Time // when raft last had a leader
 	told  time.Time
+	up    int // voters then
 }
 
 func (q *quorumWatch) look(n *Node) {
@@ -81,7 +83,7 @@ func (q *quorumWatch) look(n *Node) {
 		q.since, q.told = now, time.Time{}
 		return
 	}
-	if now.Sub(q.since) < leaderless || now.Sub(q.told) < tellQuorum || n.stopping.Load() {
+	if now.Sub(q.since) < leaderless || n.stopping.Load() {
 		return
 	}
 	voters, err := n.plane.VoterIDs()
@@ -94,13 +96,16 @@ func (q *quorumWatch) look(n *Node) {
 			up++
 		}
 	}
-	q.told = now
-	if 2*up <= len(voters) {
-		n.log.Warn(fmt.Sprintf("no quorum: %d of %d voters can be reached", up, len(voters)), "since", now.Sub(q.since).Round(time.Second), "effect", leaderlessEffect,
-			"hint", "start the others again")
+	quorum := 2*up > len(voters)
+	if quorum && now.Sub(q.since) < electing || up == q.up && now.Sub(q.told) < tellQuorum {
 		return
 	}
-	n.log.Warn(fmt.Sprintf("no leader is elected, though %d of %d voters can be reached", up, len(voters)), "since", now.Sub(q.since).Round(time.Second), "effect", leaderlessEffect)
+	q.told, q.up = now, up
+	text := fmt.Sprintf("no quorum: %d of %d voters can be reached", up, len(voters))
+	if quorum {
+		text = fmt.Sprintf("no leader is elected, though %d of %d voters seem to be up", up, len(voters))
+	}
+	n.log.Warn(text, "since", now.Sub(q.since).Round(time.Second), "effect", leaderlessEffect, "hint", "docs/quorum.md says what to do")
 }
 
 // adopt makes the cluster's ID this node's own, for good.

@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
@@ -173,9 +176,52 @@ func (c *codecs[M, R]) decode(payload []byte) (m M, f Format, err error) {
 		err = fmt.Errorf("format %d is not known", f)
 	}
 	if err != nil {
-		err = fmt.Errorf("%w: %w", ErrBadMessage, err)
+		err = fmt.Errorf("%w: %w", ErrBadMessage, plain(err))
 	}
 	return m, f, err
+}
+
+// plain says what is wrong with a message without the names of Go types, which mean nothing to whoever sent it.
+func plain(err error) error {
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return mismatch(e.Field, e.Value, e.Type)
+	}
+	if e, ok := errors.AsType[*cbor.UnmarshalTypeError](err); ok {
+		return mismatch("", e.CBORType, nil)
+	}
+	return errors.New(strings.TrimPrefix(strings.TrimPrefix(err.Error(), "json: "), "cbor: "))
+}
+
+func mismatch(field, got string, want reflect.Type) error {
+	what := "the message"
+	if field != "" {
+		what = strconv.Quote(field)
+	}
+	if want == nil {
+		return fmt.Errorf("%s does not fit: it holds a %s", what, got)
+	}
+	return fmt.Errorf("%s is of the kind %s: want %s", what, got, inWords(want))
+}
+
+// inWords names the JSON that a Go type takes.
+func inWords(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return fmt.Sprintf("a whole number of %d bits", t.Bits())
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
+		return fmt.Sprintf("a whole number from 0 of %d bits", t.Bits())
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	case reflect.String:
+		return "a text"
+	case reflect.Slice, reflect.Array:
+		return "a list"
+	case reflect.Pointer:
+		return inWords(t.Elem())
+	}
+	return "an object"
 }
 
 func (c *codecs[M, R]) encode(f Format, r R) ([]byte, error) {

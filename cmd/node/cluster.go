@@ -63,16 +63,22 @@ func newMembersCommand() *cobra.Command {
 		if *asJSON {
 			return writeJSON(cmd.OutOrStdout(), v)
 		}
-		return table(cmd.OutOrStdout(), func(row func(...string)) {
-			row("NAME", "STATE", "LEADER", "SHARDS", "ADDRESS", "ZONE", "ROLES", "VERSION")
-			for _, m := range v.Members {
-				leader := ""
-				if m.Leader {
-					leader = "*"
+		err = table(cmd.OutOrStdout(), func(row func(...string)) {
+			mark := func(is bool) string {
+				if is {
+					return "*"
 				}
-				row(string(m.Name), m.State.String(), leader, strconv.Itoa(m.Shards), m.Address, orDash(m.Zone), orDash(strings.Join(m.Roles, ",")), orDash(m.Version))
+				return ""
+			}
+			row("NAME", "STATE", "LEADER", "VOTER", "SHARDS", "ADDRESS", "ZONE", "ROLES", "VERSION")
+			for _, m := range v.Members {
+				row(string(m.Name), m.State.String(), mark(m.Leader), mark(m.Voter), strconv.Itoa(m.Shards), m.Address, orDash(m.Zone), orDash(strings.Join(m.Roles, ",")), orDash(m.Version))
 			}
 		})
+		if err == nil && v.Paused {
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), "rebalancing is paused; drover cluster resume lets it go on")
+		}
+		return err
 	})
 }
 
@@ -101,8 +107,9 @@ func newShardsCommand() *cobra.Command {
 		Short: "Show the shards of a type and where they are",
 		Long: `Show how the shards of a type lie on the nodes; with --list, each shard. TYPE may be left out where there is one.
 "?" is what a node did not tell in time.`,
-		Args: cobra.MaximumNArgs(1),
+		Args: wants("[TYPE]"),
 	}
+	completeArgs(cmd, -1, completeTypes)
 	asJSON, list := jsonFlag(cmd), cmd.Flags().Bool("list", false, "one line a shard")
 	return clusterCommand(cmd, func(cmd *cobra.Command, c *client.Client, args []string) error {
 		typ := ""
@@ -191,8 +198,9 @@ func newDrainCommand() *cobra.Command {
 		Short: "Hand the shards of a node to the others",
 		Long: `Hand the shards of a node to the others; it gets no new ones until the drain is ended with --undo. Without NODE it is
 the node at --address. The command returns once the drain is recorded, or with --wait once the node holds no shard.`,
-		Args: cobra.MaximumNArgs(1),
+		Args: wants("[NODE]"),
 	}
+	completeArgs(cmd, -1, completeNodes)
 	undo := cmd.Flags().Bool("undo", false, "end the drain")
 	wait := cmd.Flags().Duration("wait", 0, "wait up to this `time` for the node to hold no shard; needs NODE")
 	asJSON := jsonFlag(cmd)
@@ -266,8 +274,8 @@ func waitDrained(cmd *cobra.Command, c *client.Client, node string, limit time.D
 func newLeaveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "leave",
-		Short: "Take a node out of the cluster for good",
-		Long: `Take the node at --address out of the cluster for good: its shards are handed over, it leaves raft and gossip, and its
+		Short: "Take a node out of the cluster",
+		Long: `Take the node at --address out of the cluster, until it is started again: its shards are handed over, it leaves raft and gossip, and its
 process ends. A node that is to come back needs no leave: end it with SIGTERM. For a dead one there is forget.`,
 	}
 	asJSON := jsonFlag(cmd)
@@ -282,9 +290,10 @@ process ends. A node that is to come back needs no leave: end it with SIGTERM. F
 func newForgetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "forget NODE",
-		Short: "Take a dead node out of the cluster for good",
-		Args:  cobra.ExactArgs(1),
+		Short: "Take a dead node out of the cluster",
+		Args:  wants("NODE"),
 	}
+	completeArgs(cmd, -1, completeNodes)
 	asJSON := jsonFlag(cmd)
 	return clusterCommand(cmd, func(cmd *cobra.Command, c *client.Client, args []string) error {
 		if err := c.Forget(cmd.Context(), args[0]); err != nil {

@@ -26,7 +26,11 @@ func newEntityCommand() *cobra.Command {
 func message(cmd *cobra.Command, args []string) (typ, id string, body []byte, err error) {
 	typ, id, body = args[0], args[1], []byte(args[2])
 	if err := sharding.CheckEntityID(id); err != nil {
-		return "", "", nil, usageError(err, "use a shorter id, such as a hash of the long one")
+		hint := "use a shorter id, such as a hash of the long one"
+		if id == "" {
+			hint = "name an entity: " + cmd.CommandPath() + " " + typ + " user-42 '{\"add\":2}'"
+		}
+		return "", "", nil, usageError(err, hint)
 	}
 	if typ == "" {
 		return "", "", nil, usageError(errors.New("the type is empty"), "name a [[type]] of node.toml")
@@ -44,7 +48,7 @@ func message(cmd *cobra.Command, args []string) (typ, id string, body []byte, er
 }
 
 func keyFlag(cmd *cobra.Command) *string {
-	return cmd.Flags().String("idempotency-key", "", "`key` of the command, by which the entity can know a retry again")
+	return cmd.Flags().String("idempotency-key", "", "`key` of the message: a retry with the same one is answered, and not done again")
 }
 
 func newAskCommand() *cobra.Command {
@@ -53,8 +57,9 @@ func newAskCommand() *cobra.Command {
 		Short:   "Send a message to an entity and print its answer",
 		Long:    "Send a message to an entity and print its answer, which is JSON. A JSON of - is read from standard input.",
 		Example: `  drover entity ask counter user-42 '{"add":2}'`,
-		Args:    cobra.ExactArgs(3),
+		Args:    wants("TYPE", "ID", "JSON"),
 	}
+	completeArgs(cmd, -1, completeTypes)
 	key, timeout := keyFlag(cmd), cmd.Flags().Duration("timeout", 30*time.Second, "how long to wait for the answer, 1ms to 5m")
 	asJSON := jsonFlag(cmd)
 	return clusterCommand(cmd, func(cmd *cobra.Command, c *client.Client, args []string) error {
@@ -83,8 +88,9 @@ func newTellCommand() *cobra.Command {
 		Short:   "Send a message to an entity",
 		Long:    "Send a message to an entity: at most once, without waiting for it. A JSON of - is read from standard input.",
 		Example: `  drover entity tell counter user-42 '{"add":2}'`,
-		Args:    cobra.ExactArgs(3),
+		Args:    wants("TYPE", "ID", "JSON"),
 	}
+	completeArgs(cmd, -1, completeTypes)
 	key, asJSON := keyFlag(cmd), jsonFlag(cmd)
 	return clusterCommand(cmd, func(cmd *cobra.Command, c *client.Client, args []string) error {
 		typ, id, body, err := message(cmd, args)

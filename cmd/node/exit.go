@@ -52,6 +52,9 @@ func exitWith(code int) error { return &exitError{code: code} }
 
 // asUsage turns an error of the command-line parser into a usage error of the command it concerns.
 func asUsage(err error, cmd *cobra.Command) error {
+	if _, ok := errors.AsType[*exitError](err); ok { // an argument rule that names the next step
+		return err
+	}
 	// cobra adds suggestions on lines of their own; the first line is the message.
 	message, _, _ := strings.Cut(err.Error(), "\n")
 	return usageError(errors.New(message), fmt.Sprintf("run '%s --help'", cmd.CommandPath()))

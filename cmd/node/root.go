@@ -16,6 +16,7 @@ func newRootCommand() *cobra.Command {
 		newConfigCommand(),
 		newTLSCommand(),
 		newClusterCommand(),
+		newShardCommand(),
 		newEntityCommand(),
 		newStrategyCommand(),
 		newVersionCommand(),
@@ -43,6 +44,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SilenceUsage = true
 	root.InitDefaultCompletionCmd(args...)
 	root.InitDefaultHelpCmd()
+	strictDefaults(root)
 
 	// Whatever fails before a command's own code runs is a mistake in the command line: flags, arguments, names.
 	started := false
@@ -56,6 +58,27 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		err = asUsage(err, cmd)
 	}
 	return report(stderr, err)
+}
+
+// strictDefaults makes the commands that cobra brings refuse what they do not know: by themselves they print a help and succeed.
+func strictDefaults(root *cobra.Command) {
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "completion":
+			cmd.Args, cmd.RunE = cobra.ArbitraryArgs, runGroup
+		case "help":
+			cmd.RunE = func(cmd *cobra.Command, args []string) error {
+				target, rest, err := root.Find(args)
+				if err == nil && len(rest) > 0 && target.HasSubCommands() {
+					err = unknownCommand(target, rest[0])
+				}
+				if err != nil {
+					return err
+				}
+				return target.Help()
+			}
+		}
+	}
 }
 
 // prepare walks the tree once: a command that names no argument rule takes none, and entering a command's code is noted.
@@ -83,21 +106,27 @@ func newGroup(use, short string, subs ...*cobra.Command) *cobra.Command {
 		Use:   use,
 		Short: short,
 		Args:  cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			err := fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
-			hint := fmt.Sprintf("run '%s --help' for the commands there are", cmd.CommandPath())
-			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-				hint = "did you mean " + cmd.CommandPath() + " " + strings.Join(near, ", or ") + "?"
-			}
-			return usageError(err, hint)
-		},
+		RunE:  runGroup,
+
 		SuggestionsMinimumDistance: 2,
 	}
 	group.AddCommand(subs...)
 	return group
+}
+
+func runGroup(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	return unknownCommand(cmd, args[0])
+}
+
+func unknownCommand(group *cobra.Command, name string) error {
+	hint := fmt.Sprintf("run '%s --help' for the commands there are", group.CommandPath())
+	if near := group.SuggestionsFor(name); len(near) > 0 {
+		hint = "did you mean " + group.CommandPath() + " " + strings.Join(near, ", or ") + "?"
+	}
+	return usageError(fmt.Errorf("unknown command %q for %q", name, group.CommandPath()), hint)
 }
 
 // jsonFlag adds --json, by which every command prints one JSON value instead of text for people.

@@ -17,19 +17,20 @@ import (
 
 func newRunCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "run",
+		Use:   "run [FILE]",
 		Short: "Run a node",
 		Long: `Run a node until SIGTERM or SIGINT. It then drains: its shards are handed off to other nodes, bounded by shutdown_timeout. A
 second signal ends it at once. The node stays a voter of the cluster's log; 'drover cluster leave' takes it out.
 
+FILE is short for --config FILE.
+
   drover run --config node.toml
   drover run --config node.toml --set name=b --set data_dir=data-b --set gossip.bind=127.0.0.1:8946 \
     --set transport.bind=127.0.0.1:8947 --set http.address=127.0.0.1:8081 --set 'gossip.join=["127.0.0.1:7946"]'`,
-		Args: cobra.NoArgs,
 	}
 	flags := addConfigFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := flags.load()
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		cfg, err := flags.load(args)
 		if err != nil {
 			return err
 		}

@@ -31,13 +31,19 @@ const (
 const builtinPrefix = "builtin:"
 
 func newStrategyCommand() *cobra.Command {
-	return newGroup("strategy", "Try out placement strategies, and replace those of a cluster",
+	group := newGroup("strategy", "Try out placement strategies, and replace those of a cluster",
 		newStrategyCheckCommand(),
 		newStrategyDescribeCommand(),
 		newStrategyRunCommand(),
 		newStrategyListCommand(),
 		newStrategySwapCommand(),
 	)
+	for _, cmd := range group.Commands() {
+		if cmd.ValidArgsFunction == nil && cmd.Args != nil { // those of one module
+			completeArgs(cmd, 0, completeBuiltins)
+		}
+	}
+	return group
 }
 
 // oneStrategy is the argument rule of commands about one module.

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,7 +44,7 @@ func listStrategies(w io.Writer, list []httpapi.StrategyView) error {
 	return table(w, func(row func(...string)) {
 		row("TYPE", "STRATEGY", "STATE", "CALLS", "FAILURES", "FUEL LAST", "P99", "LIMIT", "TIME LAST", "P99", "DIGEST", "SOURCE")
 		for _, s := range list {
-			row(string(s.Type), s.Name, s.State.String(), fmt.Sprint(s.Calls), fmt.Sprint(s.Failures),
+			row(string(s.Type), nameOf(s), s.State.String(), fmt.Sprint(s.Calls), fmt.Sprint(s.Failures),
 				units(s.Fuel.Last), units(s.Fuel.P99), units(&s.Fuel.Limit), micros(s.Time.Last), micros(s.Time.P99), short(s.Digest), orDash(s.Source))
 		}
 	})
@@ -88,10 +92,14 @@ func newStrategySwapCommand() *cobra.Command {
 		Short: "Replace the strategy of a type while it runs",
 		Long: `Replace the strategy of a type while it runs: by a file, by one that this program carries, or by one that the cluster has.
 Configuration and limits stay unless they are given; without a strategy only they change. A strategy that is refused
-leaves the old one running.`,
+leaves the old one running.
+
+A swap is recorded before the module is ready on the coordinator. --wait returns once it is active, and fails with exit code 1 if it does not
+become so: the time is up, or the strategy before it came back.`,
 		Example: "  drover strategy swap counter builtin:rendezvous\n  drover strategy swap counter mine.wasm --strategy-config '{\"threshold\":2}' --budget 50ms",
-		Args:    cobra.RangeArgs(1, 2),
+		Args:    wants("TYPE", "[STRATEGY]"),
 	}
+	completeArgs(cmd, 1, completeTypes, completeBuiltins)
 	f := cmd.Flags()
 	config := f.String("strategy-config", "", "configuration as a `JSON` object, as in [type.config]")
 	fuel := f.Uint64("fuel", 0, "most work of one call, in units")
@@ -99,9 +107,13 @@ leaves the old one running.`,
 	memory := f.String("memory", "", "most memory, a `size` such as 16MiB")
 	maxFailures := f.Uint32("max-failures", 0, "failures in a row after which the last one that worked comes back")
 	moves := f.Uint32("moves-per-pass", 0, "most moves of one pass")
+	wait := f.Duration("wait", 0, "wait up to this `time` for the strategy to be active")
 	shadow := f.Bool("shadow", false, "run it beside the active one, without effect")
 	asJSON := jsonFlag(cmd)
 	return clusterCommand(cmd, func(cmd *cobra.Command, c *client.Client, args []string) error {
+		if *wait < 0 || *wait > 0 && *shadow {
+			return usageError(errors.New("--wait needs a time above 0 and no --shadow"), "drover strategy swap counter builtin:hash --wait 1m")
+		}
 		var body httpapi.SwapBody
 		var limits httpapi.SwapLimits
 		for name, set := range map[string]func(){
@@ -132,16 +144,71 @@ leaves the old one running.`,
 		if err != nil {
 			return err
 		}
+		if *wait > 0 {
+			if v, err = waitActive(cmd.Context(), c, v, *wait); err != nil {
+				return err
+			}
+		}
 		if *asJSON {
 			return writeJSON(cmd.OutOrStdout(), v)
 		}
-		verb := "runs"
-		if *shadow {
-			verb = "shadows with"
-		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s %s (%s), state %s\n", v.Type, verb, v.Name, short(v.Digest), v.State)
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), swapped(v, *shadow))
 		return err
 	})
+}
+
+// nameOf is what a strategy calls itself, or where it is from until that is known.
+func nameOf(v httpapi.StrategyView) string { return orDash(cmp.Or(v.Name, v.Source)) }
+
+// swapped says how a swap stands.
+func swapped(v httpapi.StrategyView, shadow bool) string {
+	what := fmt.Sprintf("%s (%s)", nameOf(v), short(v.Digest))
+	switch {
+	case shadow:
+		return fmt.Sprintf("%s shadows with %s", v.Type, what)
+	case v.State == httpapi.StrategyPreparing:
+		return fmt.Sprintf("%s: %s is recorded and is being prepared; drover strategy list shows when it is active", v.Type, what)
+	case v.State == httpapi.StrategyMissing:
+		return fmt.Sprintf("%s: %s is recorded, and its module cannot be had at present; drover strategy list shows when it is active", v.Type, what)
+	case v.State == httpapi.StrategyReverted:
+		return fmt.Sprintf("%s runs %s again: the one asked for failed", v.Type, what)
+	}
+	return fmt.Sprintf("%s runs %s", v.Type, what)
+}
+
+// swapPoll is how often a waiting swap looks.
+const swapPoll = 200 * time.Millisecond
+
+// waitActive returns once the strategy that was asked for is active. Any other end is an error.
+func waitActive(ctx context.Context, c *client.Client, asked httpapi.StrategyView, limit time.Duration) (httpapi.StrategyView, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for v := asked; ; {
+		switch {
+		case v.Digest != asked.Digest, v.State == httpapi.StrategyReverted:
+			return v, withHint(fmt.Errorf("%s (%s) is not active: %s runs %s (%s)", nameOf(asked), short(asked.Digest), v.Type, nameOf(v), short(v.Digest)),
+				"it failed or was replaced; the log of the node that leads says which")
+		case v.State == httpapi.StrategyActive:
+			return v, nil
+		}
+		select {
+		case <-ctx.Done():
+			return v, withHint(fmt.Errorf("%s (%s) is still %s after %s", nameOf(v), short(v.Digest), v.State, limit), "it may become active later: drover strategy list")
+		case <-time.After(swapPoll):
+		}
+		list, err := c.Strategies(ctx)
+		if ctx.Err() != nil {
+			continue // the time is up: say so above
+		}
+		if err != nil {
+			return v, err
+		}
+		i := slices.IndexFunc(list.Strategies, func(s httpapi.StrategyView) bool { return s.Type == asked.Type })
+		if i < 0 {
+			return v, fmt.Errorf("the cluster has no type %s any more", asked.Type)
+		}
+		v = list.Strategies[i]
+	}
 }
 
 // takeStrategy puts the named strategy into the body and gives the source that people will see.

@@ -3,6 +3,7 @@ package builtin
 
 import (
 	"errors"
+	"fmt"
 	"math"
 
 	"github.com/droverhq/drover/sharding"
@@ -28,16 +29,17 @@ type counter struct{ value int64 }
 
 func newCounter(sharding.Context) sharding.Entity[CounterMessage, CounterReply] { return &counter{} }
 
-var (
-	errCounterMessage = errors.New(`a counter takes {"add":n} or {"get":true}`)
-	errOverflow       = errors.New("the counter would leave the range of int64: it keeps its value")
-)
+var errOverflow = errors.New("the counter would leave the range of int64: it keeps its value")
 
 // Receive implements sharding.Entity.
 func (c *counter) Receive(_ sharding.Context, m CounterMessage) (CounterReply, error) {
 	switch {
 	case m.Add != nil && m.Get, m.Add == nil && !m.Get:
-		return CounterReply{}, errors.Join(sharding.ErrBadMessage, errCounterMessage)
+		what := "neither add nor get is there"
+		if m.Get {
+			what = "add and get are both there"
+		}
+		return CounterReply{}, fmt.Errorf(`%w: %s: a counter takes {"add":n} or {"get":true}`, sharding.ErrBadMessage, what)
 	case m.Add != nil:
 		n := *m.Add
 		if n > 0 && c.value > math.MaxInt64-n || n < 0 && c.value < math.MinInt64-n {

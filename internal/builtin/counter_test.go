@@ -32,8 +32,10 @@ func TestCounter(t *testing.T) {
 	require.NoError(t, err)
 	_, err = ask(add(math.MinInt64))
 	require.ErrorIs(t, err, errOverflow)
-	for _, bad := range []CounterMessage{{}, {Add: new(int64), Get: true}} {
+	for what, bad := range map[string]CounterMessage{"neither add nor get": {}, "add and get are both": {Add: new(int64), Get: true}} {
 		_, err := ask(bad)
 		require.ErrorIs(t, err, sharding.ErrBadMessage)
+		assert.ErrorContains(t, err, what)
+		assert.NotContains(t, err.Error(), "\n")
 	}
 }

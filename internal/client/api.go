@@ -3,12 +3,14 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/droverhq/drover/internal/httpapi"
+	"github.com/droverhq/drover/sharding"
 )
 
 // Members lists the nodes.
@@ -28,6 +30,29 @@ func (c *Client) Shards(ctx context.Context, typ string) (httpapi.ShardsView, er
 		query.Set("type", typ)
 	}
 	return get[httpapi.ShardsView](ctx, c, "/cluster/shards", query)
+}
+
+// Explain says why a shard is where it is.
+func (c *Client) Explain(ctx context.Context, typ string, shard sharding.ShardID) (httpapi.ExplainView, error) {
+	return get[httpapi.ExplainView](ctx, c, shardPath(typ, shard, "explain"), nil)
+}
+
+// MoveShard hands a shard to a node.
+func (c *Client) MoveShard(ctx context.Context, typ string, shard sharding.ShardID, node string) error {
+	return c.post(ctx, shardPath(typ, shard, "move"), url.Values{"node": {node}})
+}
+
+// PinShard keeps a shard on a node; the empty node lifts the pin.
+func (c *Client) PinShard(ctx context.Context, typ string, shard sharding.ShardID, node string) error {
+	query := url.Values{}
+	if node != "" {
+		query.Set("node", node)
+	}
+	return c.post(ctx, shardPath(typ, shard, "pin"), query)
+}
+
+func shardPath(typ string, shard sharding.ShardID, what string) string {
+	return fmt.Sprintf("/cluster/shards/%s/%d/%s", segment(typ), shard, what)
 }
 
 // Strategies lists the strategies.

@@ -4,6 +4,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -56,15 +57,15 @@ func (c *Client) Address() string { return c.base }
 // Error is a problem that the node answered with.
 type Error struct{ httpapi.Body }
 
-// Error gives the detail, then one line a finding.
+// Error gives what is the matter here (the detail), then what kind of problem that is (the title), then one line a finding.
 func (e *Error) Error() string {
 	var b strings.Builder
-	b.WriteString(printable(e.Title))
-	if e.Detail != "" {
-		b.WriteString(": " + printable(e.Detail))
-	}
+	b.WriteString(printable(cmp.Or(e.Detail, e.Title)))
 	if len(e.Known) > 0 {
-		b.WriteString(" (there is " + printable(strings.Join(e.Known, ", ")) + ")")
+		b.WriteString("; there is " + printable(strings.Join(e.Known, ", ")))
+	}
+	if e.Detail != "" {
+		b.WriteString(" (" + printable(e.Title) + ")")
 	}
 	for _, f := range e.Findings {
 		b.WriteString("\n  " + printable(f.Severity+": "+f.Rule+": "+f.Message))

@@ -93,7 +93,7 @@ func TestProblems(t *testing.T) {
 	require.True(t, ok, "%v", err)
 	assert.Equal(t, httpapi.KindRefusedStrategy, e.Kind())
 	assert.Equal(t, "fix\ufffdit", e.Hint())
-	assert.Equal(t, "The strategy is refused: bad\ufffd[2J (there is a, b)\n  error: r: m\n    fix: f", e.Error())
+	assert.Equal(t, "bad\ufffd[2J; there is a, b (The strategy is refused)\n  error: r: m\n    fix: f", e.Error())
 }
 
 // TestSlowNode: an ask is given up ten seconds after the node should have said that its time is up.

@@ -72,7 +72,7 @@ func TestBadFiles(t *testing.T) {
 		{"type without a name", "[[type]]\nentity = \"counter\"\n", `node.toml:1:1: type[0].name: must not be empty`},
 		{"type without an entity", "\n[[type]]\nname = \"a\"\n", `node.toml:2:1: type.a.entity: not set (one of counter)`},
 		{"type twice", oneType + oneType, `node.toml:5:8: type.counter.name: "counter" is taken by another [[type]]: "counter" (capitals, '-' and '_' do not tell names apart)`},
-		{"unknown entity", "[[type]]\nname = \"a\"\nentity = \"conter\"\n", `node.toml:3:10: type.a.entity: "conter" is no entity of this node; there is counter (did you mean "counter"?)`},
+		{"unknown entity", "[[type]]\nname = \"a\"\nentity = \"conter\"\n", `node.toml:3:10: type.a.entity: "conter" runs only if your own program hosts it; this one has counter (did you mean "counter"?)`},
 
 		// Strategies.
 		{"built-in strategy", oneType + "strategy = \"builtin:leastshards\"\n", `node.toml:4:12: type.counter.strategy: "builtin:leastshards" is no built-in strategy; there is builtin:hash, builtin:leastshard, builtin:rendezvous (did you mean "leastshard"?)`},

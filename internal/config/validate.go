@@ -361,7 +361,7 @@ func (k *checks) sharded(i int, entities []string) {
 		case slices.Contains(laterEntities, t.Entity):
 			k.findings = append(k.findings, finding{path + ".entity", quoteText(t.Entity) + " is not available yet; there is " + strings.Join(entities, ", "), true})
 		default:
-			k.add(path+".entity", "%s is no entity of this node; there is %s%s", quoteText(t.Entity), strings.Join(entities, ", "), didYouMean(t.Entity, entities))
+			k.add(path+".entity", "%s runs only if your own program hosts it; this one has %s%s", quoteText(t.Entity), strings.Join(entities, ", "), didYouMean(t.Entity, entities))
 		}
 	}
 	if message := strategyProblem(t.Strategy); message != "" {

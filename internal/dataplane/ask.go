@@ -111,9 +111,16 @@ func (p *Plane) deadline(ctx context.Context) sharding.Instant {
 	if !ok {
 		return 0
 	}
-	left := time.Until(at)
-	return p.cfg.Now().Add(max(left-min(left/10, 250*time.Millisecond), 1))
+	now, left := p.cfg.Now(), time.Until(at)
+	if limit := p.leaderless.Load(); limit > 0 && now > sharding.Instant(limit) {
+		left = min(left, leaderlessPatience)
+	}
+	return now.Add(max(left-min(left/10, 250*time.Millisecond), 1))
 }
+
+// leaderlessPatience is how long a message may be buffered where nobody has led for longer than any election takes: what waits for a lease or a home then
+// waits for an operator. What can be delivered is not concerned.
+const leaderlessPatience = 2 * time.Second
 
 // whyWaited says why a message waited for its shard until its deadline, as far as this node can tell.
 func (p *Plane) whyWaited(t sharding.TypeName, shard sharding.ShardID) string {

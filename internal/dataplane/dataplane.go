@@ -67,10 +67,12 @@ type Plane struct {
 	wg      sync.WaitGroup
 	drained chan struct{} // closed by Drained
 	leader  atomic.Pointer[sharding.Member]
-	hosts   atomic.Pointer[map[sharding.TypeName]bool] // types that some member hosts; nil before the first map
-	counts  Counters
-	watches watches
-	refused loglimit.Limiter // what others sent and was dropped
+	// leaderless is the Instant from which on nobody leads, unless a leader is heard from before; 0: none has been yet.
+	leaderless atomic.Int64
+	hosts      atomic.Pointer[map[sharding.TypeName]bool] // types that some member hosts; nil before the first map
+	counts     Counters
+	watches    watches
+	refused    loglimit.Limiter // what others sent and was dropped
 
 	mu      sync.RWMutex
 	regions map[sharding.TypeName]*shell
@@ -153,6 +155,9 @@ func (p *Plane) own() {
 			for _, c := range p.session.Step(p.cfg.Now(), it.event) {
 				p.do(c)
 			}
+		}
+		if a := p.session.Authority(); a.Heard > 0 {
+			p.leaderless.Store(int64(a.Heard.Add(2 * a.Patience)))
 		}
 	}
 }

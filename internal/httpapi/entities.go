@@ -27,7 +27,11 @@ func (s *Server) entity(c *call) error {
 		return &Problem{Kind: KindBadRequest, Detail: "the type is empty", Hint: "the path is /entities/{type}/{id}"}
 	}
 	if err := sharding.CheckEntityID(m.Entity); err != nil {
-		return &Problem{Kind: KindBadEntityID, Detail: err.Error(), Hint: "use a shorter id, such as a hash of the long one"}
+		p := &Problem{Kind: KindBadEntityID, Detail: err.Error(), Hint: "use a shorter id, such as a hash of the long one"}
+		if m.Entity == "" {
+			p.Hint = "name one: the path is /entities/{type}/{id}"
+		}
+		return p
 	}
 	timeout, err := timeoutOf(c.query.Get("timeout"))
 	if err != nil {

@@ -408,3 +408,14 @@ func TestSeveralTypes(t *testing.T) {
 	n = &httpapitest.Node{Known: []sharding.TypeName{}}
 	assert.Contains(t, problem(t, send(open(t, n), "GET", "/cluster/shards", "")).Hint, "[[type]]")
 }
+
+// A digest of zeros is a digest, that no module has, and not "none given".
+func TestZeroDigestIsGiven(t *testing.T) {
+	n := &httpapitest.Node{}
+	w := send(open(t, n), "PUT", "/cluster/strategies/counter", `{"digest":"sha256:`+strings.Repeat("0", 64)+`"}`)
+	require.Equal(t, 200, w.Code, w.Body)
+	w = send(open(t, n), "PUT", "/cluster/strategies/counter", `{"limits":{"fuel":20000}}`)
+	require.Equal(t, 200, w.Code, w.Body)
+	require.NotNil(t, n.Swaps()[0].Digest)
+	require.Nil(t, n.Swaps()[1].Digest)
+}

@@ -70,7 +70,7 @@ type Operator interface {
 	Drain(ctx context.Context, node sharding.NodeID, on bool) error
 	// Leave drains this node, removes it from raft and Serf and ends its process after the answer. It returns once the leave has begun.
 	Leave(ctx context.Context) error
-	// Forget removes a dead node from raft and Serf for good. A node that is up is KindConflict.
+	// Forget removes a dead node from raft and Serf; started again, it joins anew. A node that is up is KindConflict.
 	Forget(ctx context.Context, node sharding.NodeID) error
 	// Pause stops all rebalancing (on), or lets it go on.
 	Pause(ctx context.Context, on bool) error
@@ -93,6 +93,7 @@ type Observer interface {
 // MembersView is GET /cluster/members.
 type MembersView struct {
 	Members []MemberView `json:"members"`
+	Paused  bool         `json:"paused"` // an operator has stopped all rebalancing
 }
 
 // MemberState is what a member is doing.
@@ -119,6 +120,7 @@ type MemberView struct {
 	Zone        string               `json:"zone"`
 	Version     string               `json:"version"`
 	Leader      bool                 `json:"leader"`
+	Voter       bool                 `json:"voter"`  // counts for the majority that the cluster needs
 	Shards      int                  `json:"shards"` // of all types
 }
 
@@ -215,12 +217,12 @@ type ShadowView struct {
 	Differ uint64 `json:"differ"` // calls that decided otherwise than the active one
 }
 
-// SwapRequest asks for a strategy: Module, or Digest of one that the cluster has; with neither, the present module stays. Config and Limits
-// that are nil keep the present ones.
+// SwapRequest asks for a strategy: Module, or Digest (where not nil) of one that the cluster has; with neither, the present module stays. Config and
+// Limits that are nil keep the present ones.
 type SwapRequest struct {
 	Type   sharding.TypeName
 	Module []byte
-	Digest [32]byte
+	Digest *[32]byte
 	Source string          // for people: builtin:NAME or a file name; empty: the digest
 	Config json.RawMessage // a JSON object
 	Limits *Limits
@@ -242,7 +244,7 @@ type ExplainView struct {
 	Shard   sharding.ShardID  `json:"shard"`
 	Node    sharding.NodeID   `json:"node"` // empty: no home
 	Epoch   sharding.Epoch    `json:"epoch"`
-	State   string            `json:"state"`
+	State   string            `json:"state"` // homed, moving, waiting, or unassigned: no home
 	Pinned  sharding.NodeID   `json:"pinned,omitempty"`
 	Cause   protocol.Cause    `json:"cause"`            // what started it: contact, interval, membership, operator, …
 	Reason  string            `json:"reason,omitempty"` // the strategy's own words

@@ -62,7 +62,7 @@ type media struct {
 var (
 	typeParam    = param{name: "type", doc: "sharded type; may be left out where there is one"}
 	timeoutParam = param{name: "timeout", doc: "how long to wait for the answer, such as 500ms or 2m; default 30s, 1ms to 5m"}
-	keyHeader    = param{name: "Idempotency-Key", doc: "1 to 255 characters of printable ASCII. The same key names the same command: a retry of one that was done is known to the entity"}
+	keyHeader    = param{name: "Idempotency-Key", doc: "1 to 255 characters of printable ASCII. The same key names the same command: a retry of one that an entity has done is answered with the first answer and not done again, while the entity is in memory and among its latest 64 commands"}
 	anyJSON      = []media{{"application/json", nil, "one JSON value, whatever the content type says"}}
 	operating    = []Kind{KindUnknownNode, KindConflict, KindUnavailable, KindUnknownOutcome, KindNotYet}
 )
@@ -103,8 +103,8 @@ var routes = []route{
 	{method: http.MethodGet, pattern: "/cluster/dead-letters", access: read, summary: "Messages that reached no entity, of this node", status: 200, reply: DeadLettersView{}, handle: (*Server).deadLetters},
 	{method: http.MethodPost, pattern: "/cluster/drain", access: admin, summary: "Hand the shards of a node to the others; it gets no new ones",
 		query: []param{{name: "node", doc: "default: this node"}, {name: "on", doc: "false ends the drain", oneOf: []string{"true", "false"}}}, status: 202, problems: operating, handle: (*Server).drain},
-	{method: http.MethodPost, pattern: "/cluster/leave", access: admin, summary: "Drain this node, take it out of the cluster for good and end it", status: 202, problems: operating, handle: (*Server).leave},
-	{method: http.MethodPost, pattern: "/cluster/forget", access: admin, summary: "Take a dead node out of the cluster for good",
+	{method: http.MethodPost, pattern: "/cluster/leave", access: admin, summary: "Drain this node, take it out of the cluster and end it", status: 202, problems: operating, handle: (*Server).leave},
+	{method: http.MethodPost, pattern: "/cluster/forget", access: admin, summary: "Take a dead node out of the cluster",
 		query: []param{{name: "node", doc: "the dead node", required: true}}, status: 204, problems: operating, handle: (*Server).forget},
 	{method: http.MethodPost, pattern: "/cluster/pause", access: admin, summary: "Stop all rebalancing", status: 204, problems: operating, handle: (*Server).pause},
 	{method: http.MethodPost, pattern: "/cluster/resume", access: admin, summary: "Let rebalancing go on", status: 204, problems: operating, handle: (*Server).resume},

@@ -105,9 +105,11 @@ func (s *Server) readSwapBody(c *call, r *SwapRequest) error {
 	}
 	r.Module = b.Module
 	if b.Digest != "" {
-		if r.Digest, err = ParseDigest(b.Digest); err != nil {
+		d, err := ParseDigest(b.Digest)
+		if err != nil {
 			return &Problem{Kind: KindBadRequest, Detail: "digest: " + err.Error()}
 		}
+		r.Digest = &d
 	}
 	if config := bytes.TrimSpace(b.Config); len(config) > 0 && !bytes.Equal(config, []byte("null")) {
 		if config[0] != '{' {

@@ -133,6 +133,57 @@ func TestNothingBeforeTheBarrier(t *testing.T) {
 	}
 }
 
+// What the barrier is for (spec 2.1): a server that was restarted from a snapshot wins before it has applied the rest of the log, where the TTL was
+// raised and a lease granted under it. Its member is silent. With the barrier it keeps its shard until that lease has lapsed; without, the shard
+// gets a second owner while the first still serves.
+func TestBarrierShowsTheLongestTTL(t *testing.T) {
+	const short, long = 5500 * time.Millisecond, 66 * time.Second // with margin
+	for off, want := range map[bool]time.Duration{false: long, true: short} {
+		r := newRig(t, Config{})
+		r.cluster(4, "", "a")
+		r.commit(r.step(Received{From: who("a"), Message: &protocol.Renew{Seq: 1, SentAt: 66}}))
+		snap, err := r.m.Snapshot()
+		require.NoError(t, err)
+		var unseen []Committed
+		keep := func(cmds []Command) []Command {
+			for _, p := range of[Propose](cmds) {
+				unseen = append(unseen, Committed{Index: r.index + uint64(len(unseen)) + 1, Term: 1, Entry: p.Entry})
+			}
+			return cmds
+		}
+		r.commit(keep(r.step(Requested{ID: 2, Request: Configure{Settings: protocol.Settings{LeaseTTL: 60_000}}})))
+		first := len(unseen)
+		cmds := r.commit(keep(r.step(Received{From: who("a"), Message: &protocol.Renew{Seq: 2, SentAt: 77}})))
+		require.Equal(t, 1, first)
+		require.Len(t, unseen, 2)
+		require.Equal(t, int64(60_000), sent[*protocol.LeaseAck](cmds)[0].TTL, "the lease that runs on")
+
+		r.m = New(Config{Self: who("y"), Off: Mutations{Barrier: off}})
+		require.NoError(t, r.m.Restore(snap))
+		r.term = 2
+		r.step(Elected{Term: 2})
+		for _, e := range unseen {
+			r.step(e)
+		}
+		r.step(BarrierDone{Term: 2})
+		lapsed := func(cmds []Command) bool {
+			for _, p := range of[Propose](cmds) {
+				if d := p.Entry.Deregister; d != nil {
+					require.Equal(t, protocol.CauseLapsed, d.Cause)
+					return true
+				}
+			}
+			return false
+		}
+		from := r.at
+		for !lapsed(r.step(Ticked{Wall: 1})) {
+			r.at = r.at.Add(10 * time.Millisecond)
+			require.Less(t, r.at.Sub(from), 2*long)
+		}
+		require.InDelta(t, want, r.at.Sub(from), float64(20*time.Millisecond), "barrier off: %v", off)
+	}
+}
+
 // A silent member lapses a tenth after its TTL, counted from the renewal's arrival; as a new leader after the longest TTL (I7).
 func TestLapse(t *testing.T) {
 	lapsesAfter := func(r *rig) (d time.Duration) {

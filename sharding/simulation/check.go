@@ -23,7 +23,7 @@ func Checkers(bounds Bounds) []Checker {
 
 // Bounds are the times of a run that checkers need, in nanoseconds.
 type Bounds struct {
-	LeaseTTL int64 // of the cluster, all run long
+	LeaseTTL int64 // of the cluster, all run long but with Options.Raise
 	Memory   int64 // how long a disturbance excuses a lapse (I16)
 	Lag      int64 // how long after a stream was down a message may still be lost through it (I11)
 }

@@ -26,6 +26,7 @@ type message struct {
 	Submitted
 	begun, expired, overtaken bool
 	ended                     string
+	endedAt                   int64 // when ended was heard; 0: it was not
 }
 
 type ownedSince struct {
@@ -54,13 +55,14 @@ func (c *nothingLost) Observe(f Fact) error {
 		m.begun = true
 	case DeadLettered:
 		if m := c.messages[f.Command]; m != nil {
-			m.ended = "dead letter: " + f.Reason
+			m.ended, m.endedAt = "dead letter: "+f.Reason, f.Global
 			m.overtaken = f.Reason == region.DeadOvertaken
 		}
 	case Replied:
 		if m := c.messages[f.Command]; m != nil && f.Status != protocol.StatusOK {
 			m.expired = m.expired || f.Global-m.Global >= m.Wait*9/10-5e6 // by the clock of whoever held it
 			m.overtaken = f.Reason == region.DeadOvertaken
+			m.endedAt = f.Global
 			m.ended = fmt.Sprintf("reply with status %d at %d ms: %s", f.Status, f.Global/1e6, f.Reason)
 		}
 	case Expired:
@@ -103,11 +105,12 @@ func (c *nothingLost) Observe(f Fact) error {
 	return nil
 }
 
-// patience is for how long after it was sent a disturbance may still hit a message.
+// patience is for how long after it was sent a disturbance may still hit a message of which nothing more is heard. One that is refused later was
+// still on its way until then: without a leader a message waits for its shard's home as long as that takes.
 const patience = int64(10e9)
 
 func (c *nothingLost) excused(m *message) bool {
-	from, to := m.Global-c.bounds.Lag, m.Global+patience
+	from, to := m.Global-c.bounds.Lag, max(m.Global+patience, m.endedAt)
 	involved := map[sharding.Member]bool{m.Member: true}
 	owners := c.owners[m.Key]
 	for i, o := range owners {

@@ -75,6 +75,8 @@ func TestCheckers(t *testing.T) {
 	}
 	soon := sent(1, 1)
 	soon.Wait = 1e9
+	full := func(m sharding.Member, at int64) Fact { return Disturbed{Global: at, Kind: DisturbedBuffer, A: m} }
+	overflowed := DeadLettered{35e9, bob, sent(1, 0).Command, "buffer_full"}
 	stream := Disturbed{Global: 20e9, Kind: DisturbedStream, A: alice, B: bob, Data: true}
 	for _, c := range []struct {
 		name, invariant string
@@ -143,7 +145,10 @@ func TestCheckers(t *testing.T) {
 		{"begun once", "I11", []Fact{sent(1, 0), begun(bob, 1, 0, 1), Ended{}}, ""},
 		{"doubled", "I11", []Fact{sent(1, 0), begun(bob, 1, 0, 1), begun(carol, 2, 0, 1)}, "has begun before"},
 		{"lost", "I11", []Fact{grant, sent(1, 0), Ended{}}, "nothing was heard of it"},
-		{"given up", "I11", []Fact{grant, sent(1, 0), DeadLettered{alice, sent(1, 0).Command, "hops"}, Ended{}}, "dead letter: hops"},
+		{"given up", "I11", []Fact{grant, sent(1, 0), DeadLettered{21e9, alice, sent(1, 0).Command, "hops"}, Ended{}}, "dead letter: hops"},
+		{"a full buffer after a long wait for a home", "I11", []Fact{sent(1, 0), applied(34, homes(), none, homed(bob, 1, 34)), full(bob, 35e9), overflowed, Ended{}}, ""},
+		{"another's buffer was full", "I11", []Fact{sent(1, 0), applied(34, homes(), none, homed(bob, 1, 34)), full(carol, 35e9), overflowed, Ended{}}, "buffer_full"},
+		{"given up before a buffer was full", "I11", []Fact{sent(1, 0), applied(34, homes(), none, homed(bob, 1, 34)), overflowed, full(bob, 36e9), Ended{}}, "buffer_full"},
 		{"refused", "I11", []Fact{grant, sent(1, 1), reply(1, protocol.StatusUnavailable, true), Ended{}}, "reply with status 2"},
 		{"refused at its deadline", "I11", []Fact{grant, soon, reply(1, protocol.StatusUnavailable, true), Ended{}}, ""},
 		{"lost with its stream", "I11", []Fact{applied(5, homes(), none, homed(bob, 1, 5)), stream, sent(1, 0), Ended{}}, ""},

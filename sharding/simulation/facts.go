@@ -150,6 +150,7 @@ type (
 	}
 	// DeadLettered: a message was given up.
 	DeadLettered struct {
+		Global  int64
 		Member  sharding.Member
 		Command protocol.Command
 		Reason  string

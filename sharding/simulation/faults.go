@@ -13,6 +13,7 @@ const (
 	faultsFrom = 1500 * time.Millisecond
 	faultsTill = 16 * time.Second
 	minFaults  = 20
+	raiseAt    = 6 * time.Second
 )
 
 // faultKind is something that can go wrong, or that an operator asks for at a bad moment.
@@ -113,6 +114,9 @@ func (w *world) plan() {
 			}
 			k.do(w)
 		})
+	}
+	if w.opts.Raise {
+		w.schedule(int64(raiseAt), nil, w.raise)
 	}
 	w.schedule(int64(faultsTill), nil, w.heal)
 }

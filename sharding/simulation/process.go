@@ -347,7 +347,7 @@ func (h *host) command(c region.Command) {
 		p.w.effect(p, p.self, &r)
 		p.client.replied(&r)
 	case region.DeadLetter:
-		p.w.observe(DeadLettered{Member: p.self, Command: c.Deliver.Command, Reason: c.Reason})
+		p.w.observe(DeadLettered{Global: p.w.now, Member: p.self, Command: c.Deliver.Command, Reason: c.Reason})
 	case region.ToCoordinator:
 		if !p.following.IsZero() {
 			p.sendControl(p.following, c.Message)

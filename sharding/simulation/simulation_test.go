@@ -154,7 +154,9 @@ func TestSameSeedSameRun(t *testing.T) {
 }
 
 // TestMutations takes out one safety rule each; the simulation must fail within 1 000 seeds (spec 2.6). Where a checker sees the missing rule
-// itself it is blinded in a second round: what the rule is there to prevent must show too.
+// itself it is blinded in a second round: what the rule is there to prevent must show too. What a leader does before its barrier the term check and
+// the re-check at apply make harmless, but for one thing: from an old state it takes the longest lease for too short, and gives a shard away that
+// is still served (I1). That takes a TTL that has changed, so Raise has it raised.
 func TestMutations(t *testing.T) {
 	type mutation struct {
 		name    string
@@ -170,7 +172,7 @@ func TestMutations(t *testing.T) {
 	}
 	if *simSeeds >= 1000 { // by their consequences some rules take hundreds of seeds
 		mutations = append(mutations, []mutation{
-			{"barrier, unseen by I5 and I7", Options{Coordinator: coordinator.Mutations{Barrier: true}, Blind: []string{"I5", "I7"}}},
+			{"barrier, unseen by I5 and I7", Options{Coordinator: coordinator.Mutations{Barrier: true}, Blind: []string{"I5", "I7"}, Raise: true}},
 			{"lease margin, unseen by I7", Options{Coordinator: coordinator.Mutations{LeaseMargin: true}, Blind: []string{"I7"}}},
 			{"re-check at apply, unseen by I6", Options{Coordinator: coordinator.Mutations{RecheckApply: true}, Blind: []string{"I6"}}},
 			{"suspension, unseen by I3", Options{Region: region.Mutations{Lease: true}, Blind: []string{"I3"}}},
@@ -183,7 +185,7 @@ func TestMutations(t *testing.T) {
 				o := m.options
 				o.Seed = uint64(i) + 1
 				r := Run(o)
-				if r.Violation != nil && Run(Options{Seed: o.Seed, Blind: o.Blind}).Violation == nil { // it is the rule that is missed
+				if r.Violation != nil && Run(Options{Seed: o.Seed, Blind: o.Blind, Raise: o.Raise}).Violation == nil { // it is the rule that is missed
 					results[i] = r
 				}
 				return results[i].Violation == nil

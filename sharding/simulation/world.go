@@ -25,6 +25,8 @@ type Options struct {
 	Blind []string
 	// MapPart cuts map updates into parts of so many shards, to see parts lost and out of order; 0: as the coordinator does.
 	MapPart int
+	// Raise adds to the faults of the seed what only a barrier withstands: see world.raise.
+	Raise bool
 }
 
 // Result is what a run came to.

@@ -26,6 +26,10 @@ type Node struct {
 	OnAsk func(ctx context.Context, m httpapi.Message) ([]byte, error)
 	// Known are the types; default counter alone.
 	Known []sharding.TypeName
+	// SwapView, where set, answers swaps.
+	SwapView *httpapi.StrategyView
+	// OnStrategies, where set, gives the strategies.
+	OnStrategies func() httpapi.StrategiesView
 	// NoLeader and NotReady take them away.
 	NoLeader, NotReady bool
 
@@ -133,10 +137,10 @@ func (n *Node) Types() []sharding.TypeName { return n.types() }
 func (n *Node) Members(context.Context) (httpapi.MembersView, error) {
 	roles := []string{"coordinator", "compute"}
 	return httpapi.MembersView{Members: []httpapi.MemberView{
-		{Name: "a", Address: "127.0.0.1:7947", Incarnation: incarnation(0xaa), State: httpapi.MemberUp, Roles: roles, Zone: "z1", Version: "v1.2.3", Leader: true, Shards: 2},
+		{Name: "a", Address: "127.0.0.1:7947", Incarnation: incarnation(0xaa), State: httpapi.MemberUp, Roles: roles, Zone: "z1", Version: "v1.2.3", Leader: true, Voter: true, Shards: 2},
 		{Name: "b", Address: "127.0.0.1:8947", Incarnation: incarnation(0xbb), State: httpapi.MemberDraining, Roles: roles, Version: "v1.2.3", Shards: 1},
 		{Name: "c", Address: "127.0.0.1:9947", Incarnation: incarnation(0xcc), State: httpapi.MemberFailed},
-	}}, n.Err
+	}, Paused: n.paused()}, n.Err
 }
 
 // Leader implements httpapi.Cluster.
@@ -171,6 +175,9 @@ func (n *Node) Explain(_ context.Context, t sharding.TypeName, s sharding.ShardI
 
 // Strategies implements httpapi.Strategies.
 func (n *Node) Strategies(context.Context) (httpapi.StrategiesView, error) {
+	if n.OnStrategies != nil {
+		return n.OnStrategies(), n.Err
+	}
 	return httpapi.StrategiesView{Strategies: []httpapi.StrategyView{strategy("counter", [32]byte{1}, "builtin:leastshard")}}, n.Err
 }
 
@@ -194,7 +201,14 @@ func (n *Node) Swap(_ context.Context, r httpapi.SwapRequest) (httpapi.StrategyV
 		return httpapi.StrategyView{}, &httpapi.Problem{Kind: httpapi.KindRefusedStrategy, Detail: "the module is refused by 1 rule",
 			Findings: []httpapi.Finding{{Rule: "wasm-invalid", Severity: "error", Message: "this is no wasm", Fix: "build for wasm"}}}
 	}
-	return strategy(r.Type, r.Digest, r.Source), nil
+	if n.SwapView != nil {
+		return *n.SwapView, nil
+	}
+	var digest [32]byte
+	if r.Digest != nil {
+		digest = *r.Digest
+	}
+	return strategy(r.Type, digest, r.Source), nil
 }
 
 // Drain implements httpapi.Operator.
@@ -211,6 +225,18 @@ func (n *Node) Forget(_ context.Context, node sharding.NodeID) error {
 		return &httpapi.Problem{Kind: httpapi.KindConflict, Detail: "node a is up", Hint: "only a dead node can be forgotten"}
 	}
 	return n.note("forget %s", node)
+}
+
+// paused says whether the last of pause and resume was a pause.
+func (n *Node) paused() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range slices.Backward(n.calls) {
+		if strings.HasPrefix(c, "pause ") {
+			return c == "pause true"
+		}
+	}
+	return false
 }
 
 // Pause implements httpapi.Operator.
