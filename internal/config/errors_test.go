@@ -57,7 +57,7 @@ func TestBadFiles(t *testing.T) {
 		{"duration range", "[sharding]\nrebalance_interval = \"1ms\"\n", `node.toml:2:22: sharding.rebalance_interval: "1ms" is out of range (want 100ms to 1h)`},
 		{"memory over the cap", oneType + "memory = \"65MiB\"\n", `node.toml:4:10: type.counter.memory: "65MiB" is out of range (want 64KiB to 64MiB)`},
 		{"memory in pages", oneType + "memory = \"100KiB\"\n", `node.toml:4:10: type.counter.memory: "100KiB" is no multiple of 64KiB`},
-		{"no shards", oneType + "shards = 0\n", `node.toml:4:10: type.counter.shards: 0 is out of range (want 1 to 1_000_000)`},
+		{"no shards", oneType + "shards = 0\n", `node.toml:4:10: type.counter.shards: 0 is out of range (want 1 to 100_000)`},
 		{"enumeration", oneType + "place = \"eagre\"\n", `node.toml:4:9: type.counter.place: "eagre" is none of on_demand, eager (did you mean "eager"?)`},
 		{"log level", "[log]\nlevel = \"trace\"\n", `node.toml:2:9: log.level: "trace" is none of debug, info, warn, error`},
 		{"lease shorter than an election", "[sharding]\nlease_ttl = \"400ms\"\n", `node.toml:2:13: sharding.lease_ttl: "400ms" must be longer than raft.heartbeat_timeout = "1s": leases would lapse before a new leader can be elected`},
@@ -228,7 +228,7 @@ func TestValidate(t *testing.T) {
 	require.ErrorAs(t, err, &list)
 	require.Len(t, list, 2)
 	assert.True(t, list[0].NotYet)
-	assert.Equal(t, "type.cart.shards: -1 is out of range (want 1 to 1_000_000)", list[1].Error())
+	assert.Equal(t, "type.cart.shards: -1 is out of range (want 1 to 100_000)", list[1].Error())
 }
 
 // TestFiles: a check says which files are missing, and where they are named.

@@ -15,6 +15,7 @@ type Config struct {
 	MoveCooldown      time.Duration // default 2 s
 	Settle            time.Duration // before a new node is a candidate; default 1 s
 	HandOffTimeout    time.Duration // default 10 s
+	MapPart           int           // most shards in one part of a map update; default 8 192: with the longest names it fits into a frame of the transport
 	Seed              uint64        // source of the passes' seeds; the answer is in the log
 	// Off switches one safety rule off. Only the simulation's mutation tests set it, to see the simulation fail (spec 2.6).
 	Off Mutations

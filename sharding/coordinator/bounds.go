@@ -42,7 +42,7 @@ func tooLarge(msg *protocol.Register) string {
 	for _, r := range i.Roles {
 		info += len(r) + 1
 	}
-	for k, v := range i.Tags {
+	for k, v := range i.Tags { // unordered: a sum
 		info += len(k) + len(v) + 2
 	}
 	if info > maxInfo {

@@ -67,6 +67,9 @@ func New(cfg Config) *Machine {
 	def(&cfg.MoveCooldown, 2*time.Second)
 	def(&cfg.Settle, time.Second)
 	def(&cfg.HandOffTimeout, 10*time.Second)
+	if cfg.MapPart <= 0 {
+		cfg.MapPart = 8192
+	}
 	m := &Machine{cfg: cfg, state: NewState(cfg.Off), seed: cfg.Seed, seen: map[sharding.Member]sight{}}
 	m.reset()
 	return m

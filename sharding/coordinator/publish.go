@@ -39,7 +39,7 @@ func (s *State) Delta(term uint64, from sharding.Revision) *protocol.ShardMapUpd
 
 // publish sends each member that has registered with this leader what its map lacks.
 func (m *Machine) publish() {
-	var last *protocol.ShardMapUpdate // most members lack the same
+	var last []*protocol.ShardMapUpdate // most members lack the same
 	var from sharding.Revision
 	for _, n := range m.state.members() {
 		who := m.state.slots[n].member
@@ -49,7 +49,7 @@ func (m *Machine) publish() {
 		}
 		if last == nil || from != p.sent {
 			from = p.sent
-			last = m.state.Delta(m.term, from)
+			last = m.state.Delta(m.term, from).Parts(m.cfg.MapPart)
 		}
 		m.sendMap(who, p, last)
 	}
@@ -57,12 +57,14 @@ func (m *Machine) publish() {
 
 func (m *Machine) publishTo(who sharding.Member, p *peer) {
 	if p.synced && p.sent != m.state.revision {
-		m.sendMap(who, p, m.state.Delta(m.term, p.sent))
+		m.sendMap(who, p, m.state.Delta(m.term, p.sent).Parts(m.cfg.MapPart))
 	}
 }
 
-// sendMap sends an update, which receivers share and must not change.
-func (m *Machine) sendMap(who sharding.Member, p *peer, u *protocol.ShardMapUpdate) {
+// sendMap sends the parts of an update, which receivers share and must not change.
+func (m *Machine) sendMap(who sharding.Member, p *peer, parts []*protocol.ShardMapUpdate) {
 	p.sent, p.sentAt = m.state.revision, m.at
-	m.send(who, u)
+	for _, u := range parts {
+		m.send(who, u)
+	}
 }

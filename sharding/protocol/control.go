@@ -127,6 +127,33 @@ type ShardMapUpdate struct {
 	Types   []TypeDelta       `cbor:"4,keyasint,omitempty"`
 	Members []MemberRecord    `cbor:"5,keyasint,omitempty"` // added or changed; with Full all
 	Gone    []sharding.Member `cbor:"6,keyasint,omitzero"`
+	// One that is too large for a frame is sent in parts, numbered from 0: More says that another one follows. It counts once all are there.
+	Part uint32 `cbor:"7,keyasint,omitempty"`
+	More bool   `cbor:"8,keyasint,omitempty"`
+}
+
+// Parts cuts the update into parts of at most that many shards. The members are in the first.
+func (m *ShardMapUpdate) Parts(shards int) []*ShardMapUpdate {
+	first := *m
+	first.Types = nil
+	parts, room := []*ShardMapUpdate{&first}, shards
+	for _, t := range m.Types {
+		for left := t.Shards; ; {
+			if room == 0 {
+				last := parts[len(parts)-1]
+				last.More = true
+				parts, room = append(parts, &ShardMapUpdate{Term: m.Term, From: m.From, To: m.To, Full: m.Full, Part: last.Part + 1}), shards
+			}
+			n := min(room, len(left))
+			last := parts[len(parts)-1]
+			last.Types = append(last.Types, TypeDelta{Type: t.Type, NumShards: t.NumShards, Shards: left[:n:n]})
+			left, room = left[n:], room-n
+			if len(left) == 0 {
+				break
+			}
+		}
+	}
+	return parts
 }
 
 // MemberRecord is a registered member as the map tells it.

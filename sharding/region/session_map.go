@@ -14,7 +14,8 @@ type shardMap struct {
 	revision sharding.Revision
 	types    map[sharding.TypeName]*typeMap
 	members  map[sharding.Member]protocol.MemberRecord
-	followed []sharding.TypeName // see Follow
+	followed []sharding.TypeName                 // see Follow
+	parts    map[uint32]*protocol.ShardMapUpdate // of one update, of which more is to come
 }
 
 // Follow makes the changes of a type go to a region of it that the session was not configured with: a proxy that this node made because it
@@ -45,6 +46,9 @@ func (s *Session) mapUpdated(m *protocol.ShardMapUpdate) {
 			s.resyncAt = s.now.Add(retryEvery)
 			s.register()
 		}
+		return
+	}
+	if m = s.assemble(m); m == nil {
 		return
 	}
 	granted := false
@@ -96,6 +100,42 @@ func (s *Session) mapUpdated(m *protocol.ShardMapUpdate) {
 		s.renew()
 	}
 	s.checkDrained()
+}
+
+// assemble keeps the parts of an update, in whatever order they come, until all are there, and then gives the whole; nil: some are missing. What is
+// lost is sent again: the leader sees from a renewal that this node has not applied it.
+func (s *Session) assemble(m *protocol.ShardMapUpdate) *protocol.ShardMapUpdate {
+	if m.Part == 0 && !m.More {
+		return m
+	}
+	for _, other := range s.parts { // unordered: all are of one update
+		if other.Term == m.Term && other.From == m.From && other.To == m.To && other.Full == m.Full {
+			break
+		}
+		if m.Term < other.Term || m.To.Index < other.To.Index {
+			return nil
+		}
+		s.parts = nil
+		break
+	}
+	if s.parts == nil {
+		s.parts = map[uint32]*protocol.ShardMapUpdate{}
+	}
+	s.parts[m.Part] = m
+	var whole protocol.ShardMapUpdate // what came is shared, and not changed
+	for n := range uint32(len(s.parts)) {
+		p := s.parts[n]
+		if p == nil || !p.More && int(n) < len(s.parts)-1 || p.More && int(n) == len(s.parts)-1 {
+			return nil
+		}
+		types := append(whole.Types, p.Types...)
+		if n == 0 {
+			whole, types = *p, slices.Clone(p.Types)
+		}
+		whole.Types = types
+	}
+	s.parts = nil
+	return &whole
 }
 
 // mapMembers notes members and gives those that have gone, in order.

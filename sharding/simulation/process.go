@@ -124,7 +124,7 @@ func (p *process) newMachine() *coordinator.Machine {
 	w := p.w
 	return coordinator.New(coordinator.Config{
 		Self: p.self, RebalanceInterval: w.interval, MoveCooldown: w.interval / 2, Settle: 500 * time.Millisecond,
-		HandOffTimeout: w.handOffTimeout, Seed: w.opts.Seed<<8 | uint64(p.id), Off: w.opts.Coordinator,
+		HandOffTimeout: w.handOffTimeout, MapPart: w.opts.MapPart, Seed: w.opts.Seed<<8 | uint64(p.id), Off: w.opts.Coordinator,
 	})
 }
 

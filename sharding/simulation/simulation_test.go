@@ -109,6 +109,17 @@ func TestSeeds(t *testing.T) {
 		float64(*simSeeds)/time.Since(began).Seconds(), steps.Load()/int64(*simSeeds), moves.Load()/int64(*simSeeds))
 }
 
+// TestMapInParts runs seeds in which no map update fits into one frame: parts get lost, doubled and out of order, and every node has the whole map in the
+// end (I8, I15).
+func TestMapInParts(t *testing.T) {
+	parallel(40, func(i int) bool {
+		if r := Run(Options{Seed: uint64(i + 1), MapPart: 3}); r.Violation != nil {
+			t.Errorf("seed %d: %v", r.Seed, r.Violation)
+		}
+		return true
+	})
+}
+
 // parallel runs f(0) … f(n-1) on all cores, until one returns false.
 func parallel(n int, f func(i int) bool) {
 	var next atomic.Int64

@@ -23,6 +23,8 @@ type Options struct {
 	Region      region.Mutations
 	// Blind names checkers that do not judge, by their number (I1 and so on): what else notices a mutation?
 	Blind []string
+	// MapPart cuts map updates into parts of so many shards, to see parts lost and out of order; 0: as the coordinator does.
+	MapPart int
 	// Raise adds to the faults of the seed what only a barrier withstands: see world.raise.
 	Raise bool
 }
