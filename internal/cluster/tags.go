@@ -116,18 +116,3 @@ func decodeMeta(meta []byte) (map[string]string, error) {
 	}
 	return tags, nil
 }
-
-// TagBytes gives the size of the encoded tags, to be held against MaxTags when the config is read.
-func TagBytes(i Info) int {
-	size := 2
-	for k, v := range encodeTags(i) {
-		size += len(k) + len(v) + 2
-		if len(v) > 31 {
-			size++
-		}
-		if len(v) > 255 {
-			size++
-		}
-	}
-	return size + 2
-}

@@ -13,7 +13,7 @@ type key struct {
 
 	min, max int64    // of an int, duration (ns), size or rate, both included; max 0: no bounds
 	oneOf    []string // of a text
-	notYet   string   // why any value but the default is refused for now
+	notYet   string   // why any value but the default is refused in this version
 	sample   string   // TOML that the shipped node.toml gives instead of the default
 	example  string   // TOML shown as a comment, for keys whose default is nothing or this machine's
 }
@@ -24,7 +24,7 @@ type table struct {
 	list   bool   // [[table]], any number of them
 	doc    string
 	keys   []key
-	notYet string // why any [[table]] is refused for now
+	notYet string // why any [[table]] is refused in this version
 	count  func(c *Config) int
 	add    func(c *Config)
 	clear  func(c *Config)

@@ -33,14 +33,6 @@ func textBytes(s string) int {
 	return 3 + len(s)
 }
 
-// CheckTags returns an error if tags are more than Serf can carry; it names the sizes.
-func CheckTags(tags map[string]string) error {
-	if n := TagBytes(tags); n > TagLimit {
-		return fmt.Errorf("the node's tags take %d bytes, and gossip carries %d: shorten tags, roles or zone", n, TagLimit)
-	}
-	return nil
-}
-
 // tagProblem checks the budget before anything starts, with room for what the node will add.
 func (c *Config) tagProblem() string {
 	tags := map[string]string{
