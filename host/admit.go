@@ -29,6 +29,7 @@ const (
 	maxBlocks       = 10_000 // basic blocks of one function, once it is metered
 	maxStack        = 1_000  // operands
 	maxBrTable      = 8_192
+	addressable     = 65_536 // pages of memory
 )
 
 // decodeRules maps what the decoder refuses to the rules of admission.
@@ -138,6 +139,10 @@ func (a *admission) spaces() {
 	for i := range m.Mems {
 		mem := &m.Mems[i]
 		most := a.limits.MemoryPages
+		if mem.HasMax && mem.Max > addressable {
+			// Lowered, it would look valid.
+			a.add(RuleInvalid, "a memory of up to %d pages: at most %d can be addressed", mem.Max, addressable)
+		}
 		if mem.Min > most {
 			a.add(RuleMemoryLimit, "%d pages of memory at the start (%s): the limit is %d pages (%s)", mem.Min, pageSize(mem.Min), most, pageSize(most))
 		} else if !mem.HasMax || mem.Max > most {

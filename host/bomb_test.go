@@ -277,6 +277,28 @@ func TestManyNames(t *testing.T) {
 	refusedBy(t, wasm, host.RuleInvalid) // there is no local 0
 }
 
+// A name section is for messages alone: whatever is wrong with it refuses no module, as the format's specification has it, and
+// no count in it makes wazero, which believes them, allocate for it: 128 GiB for the first of these ended the process.
+func TestNameSectionsAreNotBelieved(t *testing.T) {
+	count := uleb(1<<32 - 1)
+	for name, content := range map[string][]byte{
+		"locals of functions that are not there": section(2, count),
+		"locals that are not there":              section(2, cat(1, 0, count)),
+		"functions that are not there":           section(1, count),
+		"a name longer than the section":         section(0, count),
+		"a subsection longer than the section":   cat(9, count),
+		"names that are not UTF-8":               section(1, cat(1, 0, 1, 0xff)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			custom := section(0, cat(4, "name", content))
+			wasm := cat(bomb{}.wasm(), custom, custom)
+			rep, err := runtimeFor(t, host.Compiler).Check(context.Background(), wasm, host.Limits{}, nil)
+			require.NoError(t, err)
+			require.True(t, rep.OK, "%v", rep.Findings)
+		})
+	}
+}
+
 // refusedBy checks a module that must be refused before it is compiled: by one rule, and not because that took too long.
 func refusedBy(t *testing.T, wasm []byte, rule host.Rule) {
 	t.Helper()

@@ -143,7 +143,7 @@ func (r *Runtime) admitAndCompile(ctx context.Context, c *code, wasm []byte, l L
 	if refused(findings) {
 		return &RefusedError{Findings: findings}
 	}
-	if err := r.validate(ctx, wasm); err != nil {
+	if err := r.validate(ctx, decoded); err != nil {
 		return &RefusedError{Findings: append(findings, finding(RuleInvalid, "%s", firstLine(err)))}
 	}
 	c.findings = findings
@@ -156,14 +156,19 @@ func (r *Runtime) admitAndCompile(ctx context.Context, c *code, wasm []byte, l L
 	return nil
 }
 
-// validate has wazero validate the module as it was handed in: the rewrite adds
-// types, functions and exports, which an invalid module could come to refer to.
+// validate has wazero validate the module before it is rewritten: the rewrite
+// adds types, functions and exports, which an invalid module could come to refer
+// to. It gets the module encoded anew, so that what it takes for valid is what
+// was decoded, and without custom sections: wazero allocates for as many names as
+// a name section claims to have.
 // A cancelled context stops the engine right after validation, before it
 // compiles anything; whether the caller's is cancelled makes no difference.
-func (r *Runtime) validate(ctx context.Context, wasm []byte) error {
+func (r *Runtime) validate(ctx context.Context, decoded *wasmbin.Module) error {
+	bare := *decoded
+	bare.Names, bare.Customs = nil, nil
 	stopped, stop := context.WithCancelCause(experimental.WithCompilationWorkers(context.WithoutCancel(ctx), compileWorkers))
 	stop(errValidated)
-	compiled, err := r.checker.CompileModule(stopped, wasm)
+	compiled, err := r.checker.CompileModule(stopped, wasmbin.Encode(&bare))
 	if compiled != nil {
 		err = errors.Join(err, compiled.Close(ctx))
 	}
