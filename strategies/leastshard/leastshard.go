@@ -2,10 +2,11 @@
 //
 // A rebalance has two phases. First, what a candidate holds above ceil(shards / candidates) is shed, from the fullest
 // candidate first and its lowest shards first. Only where nothing can be shed, each of the fullest candidates gives one
-// shard to a candidate that has at least two fewer. Without busy, waiting and pinned shards the fullest are then those
-// at the ceiling; with them they may lie below it, and evenness among the others is still worth a move. Every move takes
-// from a candidate at least two above its target, so that each makes the sum of squares of the counts smaller: whatever
-// the threshold, no sequence of rebalances goes on for ever.
+// shard to a candidate that has at least two fewer. The fullest are those at the ceiling; where busy, waiting or pinned
+// shards alone reach it, they are the fullest below it, for evenness among the others is still worth a move. Where no
+// candidate reaches it, nothing moves: the shards of nodes that go will. Every move takes from a candidate at least two
+// above its target, so that each makes the sum of squares of the counts smaller: whatever the threshold, no sequence of
+// rebalances goes on for ever.
 package leastshard
 
 import (
@@ -107,6 +108,10 @@ func (Strategy) Rebalance(s *pluginapi.Snapshot) (pluginapi.Plan, error) {
 		return pluginapi.Plan{Reason: "no move is allowed"}, nil
 	}
 	ceiling := (r.p.Homed + len(s.Candidates) - 1) / len(s.Candidates)
+	if most < ceiling {
+		// Shards of nodes that drain or go count in the ceiling, and will fill the gaps by themselves.
+		return pluginapi.Plan{Reason: "no candidate has its share of " + strconv.Itoa(ceiling) + " shards yet"}, nil
+	}
 	if moves := r.shed(ceiling); len(moves) > 0 {
 		return pluginapi.Plan{Moves: moves, Reason: "shed what is above " + strconv.Itoa(ceiling) + " shards a node"}, nil
 	}

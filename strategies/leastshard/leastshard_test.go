@@ -304,12 +304,19 @@ func TestDefaults(t *testing.T) {
 	assert.Equal(t, map[string]any{"threshold": 1, "max_moves": 3, "max_moves_share": 1.0}, defaults)
 }
 
+// draining takes the last node from the candidates.
+func draining(s *pluginapi.Snapshot) *pluginapi.Snapshot {
+	s.Candidates = s.Candidates[:len(s.Candidates)-1]
+	return s
+}
+
 func TestReasons(t *testing.T) {
 	for want, s := range map[string]*pluginapi.Snapshot{
 		"even: from 2 to 3 shards a node":                  cluster(3, 2),
 		"shed what is above 3 shards a node":               cluster(5, 1),
 		"from the fullest to those with two or more fewer": cluster(4, 4, 2),
 		"no candidates": {},
+		"no candidate has its share of 4 shards yet": draining(cluster(3, 1, 4)),
 	} {
 		plan, err := Strategy{}.Rebalance(s)
 		require.NoError(t, err)
