@@ -54,10 +54,14 @@ func (c Config) Keys() ([]string, error) {
 	}
 	var keys []string
 	r := &reader{data: c}
-	if err := r.fields(func(k string) error {
+	err := r.fields(func(k string) error {
 		keys = append(keys, clone(k))
 		return r.skip(0)
-	}); err != nil {
+	})
+	if err == nil {
+		err = r.end()
+	}
+	if err != nil {
 		return nil, &ConfigError{Message: err.Error()}
 	}
 	return keys, nil

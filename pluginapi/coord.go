@@ -16,7 +16,8 @@ func (c Coord) IsZero() bool {
 	return len(c.Vec) == 0 && c.Error == 0 && c.Adjustment == 0 && c.Height == 0
 }
 
-// RTT estimates the round-trip time to another coordinate, in seconds; ok is false where the two cannot be compared.
+// RTT estimates the round-trip time to another coordinate, in seconds; ok is false where the two cannot be compared: they
+// have different dimensions, one is zero, or the estimate is no finite number.
 // Every operation is rounded on its own, so that the result has the same bits natively and in wasm.
 func (c Coord) RTT(o Coord) (seconds float64, ok bool) {
 	if len(c.Vec) == 0 || len(c.Vec) != len(o.Vec) {
@@ -28,7 +29,11 @@ func (c Coord) RTT(o Coord) (seconds float64, ok bool) {
 		sum = float64(sum + float64(d*d))
 	}
 	raw := float64(math.Sqrt(sum) + float64(c.Height+o.Height))
-	if adjusted := float64(raw + float64(c.Adjustment+o.Adjustment)); adjusted > 0 {
+	adjusted := float64(raw + float64(c.Adjustment+o.Adjustment))
+	switch {
+	case math.IsNaN(adjusted) || math.IsInf(adjusted, 0):
+		return 0, false
+	case adjusted > 0:
 		return adjusted, true
 	}
 	return raw, true

@@ -1,7 +1,9 @@
 package pluginapi_test
 
 import (
+	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,6 +55,55 @@ func TestHostileBytes(t *testing.T) {
 }
 
 // Indices that point nowhere are refused before a strategy can follow them.
+// What is cut off anywhere is an error; a flipped bit may mean something else, but never a panic.
+func TestTruncatedAndFlipped(t *testing.T) {
+	homes := pluginapi.Homes{Nodes: []int{1, pluginapi.NoTarget}, Reasons: []string{"", "r"}, Reason: "all"}
+	plan := pluginapi.Plan{Moves: []pluginapi.Move{{Shard: 1, Target: 2, Reason: "r"}, {Shard: 1 << 20, Target: pluginapi.NoTarget}}, Reason: "all"}
+	description, err := pluginapi.AppendDescription(nil, &pluginapi.Description{
+		Name: "n", Summary: "s", Config: []pluginapi.ConfigKey{{Key: "k", Type: "list", Default: []any{1.5, -1, "x"}, Help: "h"}},
+	})
+	require.NoError(t, err)
+	config, err := pluginapi.NewConfig(map[string]any{"k": map[string]any{"x": []any{1, "y", nil}}})
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		data   []byte
+		decode func([]byte) error
+	}{
+		"input":       {full(), func(b []byte) error { _, err := pluginapi.DecodeInput(b); return err }},
+		"homes":       {pluginapi.AppendHomes(nil, &homes), func(b []byte) error { _, err := pluginapi.DecodeHomes(b, 2); return err }},
+		"plan":        {pluginapi.AppendPlan(nil, &plan), func(b []byte) error { _, err := pluginapi.DecodePlan(b); return err }},
+		"failure":     {pluginapi.AppendFailure(nil, "no"), pluginapi.DecodeConfigured},
+		"description": {description, func(b []byte) error { _, err := pluginapi.DecodeDescription(b); return err }},
+		"config": {config, func(b []byte) error {
+			if _, err := pluginapi.Config(b).Table("k"); err != nil {
+				return err
+			}
+			_, err := pluginapi.Config(b).Keys()
+			return err
+		}},
+	} {
+		var failure *pluginapi.Failure
+		if err := c.decode(c.data); err != nil {
+			require.ErrorAs(t, err, &failure, name)
+		}
+		for n := range c.data {
+			if name == "config" && n == 0 {
+				continue // no bytes are an empty table
+			}
+			err := c.decode(c.data[:n])
+			require.Error(t, err, "%s, %d bytes", name, n)
+			require.False(t, errors.As(err, &failure), "%s, %d bytes", name, n)
+			for bit := range 8 {
+				flipped := slices.Clone(c.data)
+				flipped[n] ^= 1 << bit
+				_ = c.decode(flipped)
+			}
+		}
+	}
+	_, err = append(slices.Clone(config), 0xa0).Keys()
+	assert.EqualError(t, err, "config: 1 bytes follow the value (at byte 19)")
+}
+
 func TestValidate(t *testing.T) {
 	for want, change := range map[string]func(s *pluginapi.Snapshot){
 		"nodes[1]: two nodes have the name \"a\"":                       func(s *pluginapi.Snapshot) { s.Nodes[1].Name = "a" },

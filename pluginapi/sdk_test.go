@@ -353,6 +353,18 @@ func TestCoord(t *testing.T) {
 	_, ok = a.RTT(Coord{})
 	assert.False(t, ok)
 	assert.True(t, Coord{}.IsZero())
+	// What is no number is no distance: sorted by, it would order nodes at random.
+	for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+		for _, c := range []Coord{{Vec: []float64{bad, 3}}, {Vec: []float64{0, 3}, Height: bad}, {Vec: []float64{0, 3}, Adjustment: bad}} {
+			rtt, ok = a.RTT(c)
+			assert.False(t, ok, c)
+			assert.Zero(t, rtt, c)
+			_, ok = c.RTT(c)
+			assert.False(t, ok, c)
+		}
+	}
+	_, ok = Coord{Vec: []float64{math.MaxFloat64}}.RTT(Coord{Vec: []float64{-math.MaxFloat64}})
+	assert.False(t, ok)
 }
 
 func TestOneByOne(t *testing.T) {
