@@ -30,7 +30,12 @@ type File struct {
 // index follows. Defaults: addr = name, state up, weight 100, candidates = the nodes that are up, owners = none for each
 // shard that the file names, limits.moves = the number of shards; every other figure 0 or left out. An error names the
 // value by its path, such as nodes[2].state.
+//
+// CBOR of the contract is read as a guest reads it: what a later version of the contract adds is passed over.
 func Parse(data []byte) (*File, error) {
+	if in, err := pluginapi.DecodeInput(data); err == nil {
+		return &File{Op: in.Op, Snapshot: in.Snapshot, Shards: in.Shards, ownersGiven: true, limitGiven: true}, nil
+	}
 	tree, err := parseTree(data)
 	if err != nil {
 		return nil, err

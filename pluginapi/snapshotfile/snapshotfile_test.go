@@ -1,6 +1,7 @@
 package snapshotfile
 
 import (
+	"bytes"
 	"math"
 	"strings"
 	"testing"
@@ -94,6 +95,23 @@ func TestCBOR(t *testing.T) {
 	again, err := Parse(pluginapi.AppendInput(nil, pluginapi.OpRebalance, &wide, nil))
 	require.NoError(t, err)
 	assert.Equal(t, wide.Owners, again.Snapshot.Owners)
+}
+
+// An input that a later host wrote, with keys and a state that this version does not know, is one (spec 1.1).
+func TestCBORGrows(t *testing.T) {
+	f, err := Parse([]byte(`{"nodes":["a"],"owners":[0]}`))
+	require.NoError(t, err)
+	data := pluginapi.AppendInput(nil, pluginapi.OpRebalance, &f.Snapshot, nil)
+	data[0]++ // one more key
+	data = append(data, "\x65later\x81\x01"...)
+	data = bytes.Replace(data, []byte("\x65state\x62up"), []byte("\x65state\x66asleep"), 1)
+	again, err := Parse(data)
+	require.NoError(t, err)
+	assert.Equal(t, pluginapi.OpRebalance, again.Op)
+	assert.Equal(t, pluginapi.StateUnknown, again.Snapshot.Nodes[0].State)
+	require.NoError(t, again.SetShards([]uint32{0}))
+	assert.EqualError(t, again.SetShards([]uint32{1}), "shards[0]: shard 1 is out of range: there are 1")
+	assert.Equal(t, uint64(1), again.Snapshot.MaxMoves)
 }
 
 // Owners left out have room for every shard that is named.
