@@ -124,7 +124,7 @@ func (d *decoder) section(id byte) {
 	case secType:
 		n := d.count(3)
 		d.m.Types = makeVec[FuncType](n)
-		for range n {
+		for i := 0; i < n && d.err == nil; i++ {
 			d.m.Types = append(d.m.Types, d.funcType())
 		}
 	case secImport:
@@ -232,9 +232,6 @@ func (d *decoder) refType() ValType {
 }
 
 func (d *decoder) funcType() (t FuncType) {
-	if d.err != nil {
-		return t
-	}
 	start := d.pos
 	switch b := d.byte(); b {
 	case 0x60:
