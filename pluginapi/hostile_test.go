@@ -101,7 +101,7 @@ func TestTruncatedAndFlipped(t *testing.T) {
 		}
 	}
 	_, err = append(slices.Clone(config), 0xa0).Keys()
-	assert.EqualError(t, err, "config: 1 bytes follow the value (at byte 19)")
+	assert.EqualError(t, err, "config: 1 bytes follow the value (at byte 11)")
 }
 
 func TestValidate(t *testing.T) {

@@ -119,19 +119,6 @@ func (p *Placement) Take(node int) {
 	}
 }
 
-// MoveLimit is the most moves that a plan may hold: the smallest of maxMoves, max(1, floor(share × homed)) and what the
-// host will take. share is at least 0; homed is a number of shards.
-func (s *Snapshot) MoveLimit(homed int, maxMoves uint64, share Share) int {
-	limit := max(1, share.Of(homed))
-	if maxMoves < uint64(limit) {
-		limit = int(maxMoves)
-	}
-	if s.MaxMoves < uint64(limit) {
-		limit = int(s.MaxMoves)
-	}
-	return limit
-}
-
 // Share is a part of a whole in parts per billion. Configuration holds it as a decimal such as 0.29, which no float
 // equals: 0.29 × 100 is 28.999… in binary, and 29 is what its author means.
 type Share uint64

@@ -3,6 +3,7 @@ package pluginapi
 import (
 	"errors"
 	"math"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -259,8 +260,46 @@ func TestMoveLimit(t *testing.T) {
 		{100, 3, Whole, 100, 3}, {100, 1000, Whole, 50, 50}, {100, 1000, Whole / 10, 1000, 10}, {5, 1000, Whole / 10, 1000, 1},
 		{100, 0, Whole, 100, 0}, {100, 3, Whole, 0, 0}, {0, 3, Whole, 9, 1}, {7, math.MaxUint64, Whole, math.MaxUint64, 7},
 	} {
-		assert.Equal(t, c.want, (&Snapshot{MaxMoves: c.host}).MoveLimit(c.homed, c.maxMoves, c.share), "%+v", c)
+		assert.Equal(t, c.want, (&Snapshot{MaxMoves: c.host}).MoveLimit(c.homed, MoveLimits{c.maxMoves, c.share}), "%+v", c)
 	}
+}
+
+// The keys of the built-in strategies' limits, and that they describe what is read (spec 1.2).
+func TestMoveLimitsOfConfig(t *testing.T) {
+	defaults := map[string]any{}
+	for _, k := range MoveLimitKeys() {
+		defaults[k.Key] = k.Default
+	}
+	assert.Equal(t, map[string]any{"max_moves": uint64(3), "max_moves_share": 1.0}, defaults)
+	for _, table := range []map[string]any{nil, {}, defaults} {
+		c, err := NewConfig(table)
+		require.NoError(t, err)
+		l, err := c.MoveLimits()
+		require.NoError(t, err)
+		assert.Equal(t, MoveLimits{Moves: 3, Share: Whole}, l)
+	}
+	c, err := NewConfig(map[string]any{"max_moves": 9, "max_moves_share": 0.25})
+	require.NoError(t, err)
+	l, err := c.MoveLimits()
+	require.NoError(t, err)
+	assert.Equal(t, MoveLimits{Moves: 9, Share: Whole / 4}, l)
+	for key, want := range map[string]string{
+		"max_moves": "config.max_moves: want a whole number of at least 0, got text", "max_moves_share": "config.max_moves_share: want a number, got text",
+	} {
+		c, err := NewConfig(map[string]any{key: "x"})
+		require.NoError(t, err)
+		_, err = c.MoveLimits()
+		assert.EqualError(t, err, want)
+	}
+}
+
+func TestHold(t *testing.T) {
+	s := &Snapshot{Nodes: []Node{{Version: "1"}, {Version: "2"}}}
+	assert.Equal(t, "no candidates", s.Hold())
+	s.Candidates = []int{1}
+	assert.Empty(t, s.Hold())
+	s.Candidates = []int{0, 1}
+	assert.Equal(t, "candidates run different versions", s.Hold())
 }
 
 // Placement against a slow obvious count.
@@ -394,6 +433,13 @@ func TestOneByOne(t *testing.T) {
 	p, err = o.Rebalance(s)
 	require.NoError(t, err)
 	assert.Empty(t, p.Moves)
+	for _, node := range []int{2, -2} {
+		nowhere := func(*Snapshot, *Placement, uint32) (int, error) { return node, nil }
+		_, err = OneByOne{Place: nowhere}.Allocate(s, []uint32{3})
+		assert.EqualError(t, err, "shard 3: node "+strconv.Itoa(node)+" is out of range: there are 2")
+		_, err = OneByOne{Move: nowhere}.Rebalance(s)
+		assert.EqualError(t, err, "shard 1: node "+strconv.Itoa(node)+" is out of range: there are 2")
+	}
 	fails := func(*Snapshot, *Placement, uint32) (int, error) { return 0, errors.New("no") }
 	o = OneByOne{Place: fails, Move: fails}
 	_, err = o.Allocate(s, []uint32{3})

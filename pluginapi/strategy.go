@@ -1,5 +1,7 @@
 package pluginapi
 
+import "strconv"
+
 // Strategy decides which node hosts which shard. Both methods are pure functions of the snapshot: the same input gives
 // the same answer on every node, and nothing survives a call. An error is the strategy's own failure: rebalance then
 // makes no move, and allocate falls back to the built-in hash.
@@ -75,7 +77,10 @@ func (o OneByOne) Allocate(s *Snapshot, shards []uint32) (Homes, error) {
 		node, kept := p.Kept(shard)
 		if !kept {
 			var err error
-			if node, err = o.Place(s, p, shard); err != nil {
+			if node, err = o.Place(s, p, shard); err == nil {
+				err = s.known(shard, node)
+			}
+			if err != nil {
 				return Homes{}, err
 			}
 		}
@@ -100,6 +105,9 @@ func (o OneByOne) Rebalance(s *Snapshot) (Plan, error) {
 			continue
 		}
 		target, err := o.Move(s, p, uint32(shard))
+		if err == nil {
+			err = s.known(uint32(shard), target)
+		}
 		if err != nil {
 			return Plan{}, err
 		}
@@ -111,4 +119,12 @@ func (o OneByOne) Rebalance(s *Snapshot) (Plan, error) {
 		plan.Moves = append(plan.Moves, Move{Shard: uint32(shard), Target: target})
 	}
 	return plan, nil
+}
+
+// known tells whether the node that a strategy chose for a shard is one of the snapshot's, or NoTarget.
+func (s *Snapshot) known(shard uint32, node int) error {
+	if node == NoTarget || node >= 0 && node < len(s.Nodes) {
+		return nil
+	}
+	return &EncodeError{Path: "shard " + strconv.FormatUint(uint64(shard), 10), Message: outOf("node", node, len(s.Nodes))}
 }

@@ -34,11 +34,8 @@ func (Strategy) Allocate(s *pluginapi.Snapshot, shards []uint32) (pluginapi.Home
 
 // Rebalance implements pluginapi.Strategy: every shard whose home under today's candidates is not its owner moves.
 func (Strategy) Rebalance(s *pluginapi.Snapshot) (pluginapi.Plan, error) {
-	switch {
-	case len(s.Candidates) == 0:
-		return pluginapi.Plan{Reason: "no candidates"}, nil
-	case s.MixedVersions():
-		return pluginapi.Plan{Reason: "candidates run different versions"}, nil
+	if reason := s.Hold(); reason != "" {
+		return pluginapi.Plan{Reason: reason}, nil
 	}
 	var plan pluginapi.Plan
 	p := s.Placement()

@@ -16,30 +16,22 @@ import (
 	"github.com/droverhq/drover/pluginapi"
 )
 
-// Defaults of the configuration.
-const (
-	DefaultThreshold = 1
-	DefaultMaxMoves  = 3
-	DefaultShare     = pluginapi.Whole
-)
+// DefaultThreshold is the threshold of a configuration that names none.
+const DefaultThreshold = 1
 
 // Strategy is the leastshard strategy. Its zero value is ready.
 type Strategy struct{}
 
 type settings struct {
 	threshold uint64
-	maxMoves  uint64
-	share     pluginapi.Share
+	limits    pluginapi.MoveLimits
 }
 
 func read(c pluginapi.Config) (set settings, err error) {
 	if set.threshold, err = c.Uint("threshold", DefaultThreshold); err != nil {
 		return set, err
 	}
-	if set.maxMoves, err = c.Uint("max_moves", DefaultMaxMoves); err != nil {
-		return set, err
-	}
-	set.share, err = c.Share("max_moves_share", DefaultShare)
+	set.limits, err = c.MoveLimits()
 	return set, err
 }
 
@@ -55,11 +47,9 @@ func (Strategy) Describe() pluginapi.Description {
 		Name:    "leastshard",
 		Version: "1",
 		Summary: "Evens out the number of shards a node with as few moves as that takes.",
-		Config: []pluginapi.ConfigKey{
+		Config: append([]pluginapi.ConfigKey{
 			{Key: "threshold", Type: "uint", Default: DefaultThreshold, Help: "nothing moves while the fullest and the emptiest node differ by less; larger means less churn"},
-			{Key: "max_moves", Type: "uint", Default: DefaultMaxMoves, Help: "most moves of one rebalance; 0 moves nothing"},
-			{Key: "max_moves_share", Type: "float", Default: 1.0, Help: "most moves of one rebalance as a share of all shards with a home, from 0 to 1; one move is always allowed"},
-		},
+		}, pluginapi.MoveLimitKeys()...),
 	}
 }
 
@@ -90,11 +80,8 @@ func (Strategy) Rebalance(s *pluginapi.Snapshot) (pluginapi.Plan, error) {
 	if err != nil {
 		return pluginapi.Plan{}, err
 	}
-	switch {
-	case len(s.Candidates) == 0:
-		return pluginapi.Plan{Reason: "no candidates"}, nil
-	case s.MixedVersions():
-		return pluginapi.Plan{Reason: "candidates run different versions"}, nil
+	if reason := s.Hold(); reason != "" {
+		return pluginapi.Plan{Reason: reason}, nil
 	}
 	r := rebalance{s: s, p: s.Placement()}
 	most, least := r.p.Counts[s.Candidates[0]], r.p.Counts[s.Candidates[0]]
@@ -104,7 +91,7 @@ func (Strategy) Rebalance(s *pluginapi.Snapshot) (pluginapi.Plan, error) {
 	if spread := most - least; spread < 2 || uint64(spread) < set.threshold {
 		return pluginapi.Plan{Reason: "even: from " + strconv.Itoa(least) + " to " + strconv.Itoa(most) + " shards a node"}, nil
 	}
-	if r.limit = s.MoveLimit(r.p.Homed, set.maxMoves, set.share); r.limit == 0 {
+	if r.limit = s.MoveLimit(r.p.Homed, set.limits); r.limit == 0 {
 		return pluginapi.Plan{Reason: "no move is allowed"}, nil
 	}
 	ceiling := (r.p.Homed + len(s.Candidates) - 1) / len(s.Candidates)

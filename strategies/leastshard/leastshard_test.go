@@ -176,9 +176,9 @@ func TestPlansKeepTheRulesAndEnd(t *testing.T) {
 			if len(plan.Moves) == 0 {
 				break
 			}
-			require.LessOrEqual(t, uint64(len(plan.Moves)), set.maxMoves)
+			require.LessOrEqual(t, uint64(len(plan.Moves)), set.limits.Moves)
 			require.LessOrEqual(t, uint64(len(plan.Moves)), s.MaxMoves)
-			require.LessOrEqual(t, len(plan.Moves), max(1, set.share.Of(p.Homed)))
+			require.LessOrEqual(t, len(plan.Moves), max(1, set.limits.Share.Of(p.Homed)))
 			least, most := counts[s.Candidates[0]], counts[s.Candidates[0]]
 			for _, c := range s.Candidates {
 				least, most = min(least, counts[c]), max(most, counts[c])
@@ -301,7 +301,7 @@ func TestDefaults(t *testing.T) {
 	for _, k := range (Strategy{}).Describe().Config {
 		defaults[k.Key] = k.Default
 	}
-	assert.Equal(t, map[string]any{"threshold": 1, "max_moves": 3, "max_moves_share": 1.0}, defaults)
+	assert.Equal(t, map[string]any{"threshold": 1, "max_moves": uint64(3), "max_moves_share": 1.0}, defaults)
 }
 
 // draining takes the last node from the candidates.

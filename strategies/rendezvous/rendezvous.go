@@ -15,31 +15,12 @@ import (
 	"github.com/droverhq/drover/pluginapi"
 )
 
-// Defaults of the configuration.
-const (
-	DefaultMaxMoves = 3
-	DefaultShare    = pluginapi.Whole
-)
-
 // Strategy is the rendezvous strategy. Its zero value is ready.
 type Strategy struct{}
 
-type settings struct {
-	maxMoves uint64
-	share    pluginapi.Share
-}
-
-func read(c pluginapi.Config) (set settings, err error) {
-	if set.maxMoves, err = c.Uint("max_moves", DefaultMaxMoves); err != nil {
-		return set, err
-	}
-	set.share, err = c.Share("max_moves_share", DefaultShare)
-	return set, err
-}
-
 // Configure implements pluginapi.Configurer.
 func (Strategy) Configure(c pluginapi.Config) error {
-	_, err := read(c)
+	_, err := c.MoveLimits()
 	return err
 }
 
@@ -49,10 +30,7 @@ func (Strategy) Describe() pluginapi.Description {
 		Name:    "rendezvous",
 		Version: "1",
 		Summary: "Weighted rendezvous hashing: shards in proportion to capacity, and a join moves 1/(n+1) of them.",
-		Config: []pluginapi.ConfigKey{
-			{Key: "max_moves", Type: "uint", Default: DefaultMaxMoves, Help: "most moves of one rebalance; 0 moves nothing"},
-			{Key: "max_moves_share", Type: "float", Default: 1.0, Help: "most moves of one rebalance as a share of all shards with a home, from 0 to 1; one move is always allowed"},
-		},
+		Config:  pluginapi.MoveLimitKeys(),
 	}
 }
 
@@ -72,18 +50,15 @@ func (Strategy) Allocate(s *pluginapi.Snapshot, shards []uint32) (pluginapi.Home
 
 // Rebalance implements pluginapi.Strategy: shards whose home is not their owner move, the lowest first.
 func (Strategy) Rebalance(s *pluginapi.Snapshot) (pluginapi.Plan, error) {
-	set, err := read(s.Config)
+	limits, err := s.Config.MoveLimits()
 	if err != nil {
 		return pluginapi.Plan{}, err
 	}
-	switch {
-	case len(s.Candidates) == 0:
-		return pluginapi.Plan{Reason: "no candidates"}, nil
-	case s.MixedVersions():
-		return pluginapi.Plan{Reason: "candidates run different versions"}, nil
+	if reason := s.Hold(); reason != "" {
+		return pluginapi.Plan{Reason: reason}, nil
 	}
 	p, ring := s.Placement(), newRing(s)
-	limit := s.MoveLimit(p.Homed, set.maxMoves, set.share)
+	limit := s.MoveLimit(p.Homed, limits)
 	var plan pluginapi.Plan
 	for shard, owner := range s.Owners {
 		if len(plan.Moves) >= limit {

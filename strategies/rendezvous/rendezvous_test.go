@@ -200,7 +200,7 @@ func TestRebalanceEndsAtHome(t *testing.T) {
 		if len(plan.Moves) == 0 {
 			break
 		}
-		require.LessOrEqual(t, len(plan.Moves), DefaultMaxMoves)
+		require.LessOrEqual(t, len(plan.Moves), int(pluginapi.DefaultMaxMoves))
 		for _, m := range plan.Moves {
 			s.Owners[m.Shard] = uint32(m.Target)
 		}
