@@ -81,6 +81,8 @@ func TestCheckSeesViolations(t *testing.T) {
 		{"host/internal/fuel", "github.com/tetratelabs/wazero", false, "fuel imports wasmbin alone"},
 		{"host/internal/fuel", "github.com/tetratelabs/wazero", true, ""},
 		{"host/internal/fuel", own("host/internal/wasmbin"), false, ""},
+		{"host/internal/reference", own("host/internal/fuel"), false, "the reference interpreter imports wasmbin alone"},
+		{"host/internal/reference", own("host/internal/wasmbin"), false, ""},
 		{"host/internal/wasmbin", own("host/internal/fuel"), false, "wasmbin imports the standard library alone"},
 		{"node", "google.golang.org/grpc", false, "only internal/transport imports grpc"},
 		{"pluginapi", "github.com/fxamacker/cbor/v2", false, "pluginapi imports the standard library alone"},
