@@ -36,6 +36,7 @@ const (
 var decodeRules = map[wasmbin.Rule]Rule{
 	wasmbin.RuleMalformed:    RuleMalformed,
 	wasmbin.RuleLimit:        RuleLocals,
+	wasmbin.RuleBodySize:     RuleFunctionSize,
 	wasmbin.RuleSIMD:         RuleSIMD,
 	wasmbin.RuleThreads:      RuleThreads,
 	wasmbin.RuleTailCall:     RuleTailCall,

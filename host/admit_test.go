@@ -72,6 +72,7 @@ var byHand = []struct {
 	{"stack switching", oneFunc(0xe0, 0), host.RuleStackSwitching, ""},
 	{"no instruction at all", oneFunc(0xff), host.RuleUnknownOpcode, "0xFF"},
 	{"pages of one byte", header(section(5, []byte{1, 8, 1, 0})), host.RuleCustomPageSizes, ""},
+	{"8 000 000 instructions", oneFunc(bytes.Repeat([]byte{1}, 8_000_000)...), host.RuleFunctionSize, "at most 1000000 instructions"},
 	{"a memory beyond 4 GiB", header(section(5, cat(1, 1, 1, uleb(65_537)))), host.RuleInvalid, "65537 pages"},
 	{"5 000 types", header(section(1, cat(uleb(5000), bytes.Repeat([]byte{0x60, 0, 0}, 5000)))), host.RuleTypeCount, "5000 types"},
 	{"5 000 globals", header(section(6, cat(uleb(5000), bytes.Repeat([]byte{0x7f, 0, 0x41, 0, 0x0b}, 5000)))), host.RuleGlobalCount, "5000 globals"},

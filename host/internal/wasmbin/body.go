@@ -59,6 +59,10 @@ func (d *decoder) code() (c Code) {
 		case OpEnd:
 			d.frames = d.frames[:len(d.frames)-1]
 		}
+		if len(d.scratch) == MaxInstructions {
+			d.failAt(start, RuleBodySize, "a function has at most %d instructions", MaxInstructions)
+			return c
+		}
 		d.scratch = append(d.scratch, in)
 	}
 	if d.pos != d.end {

@@ -8,6 +8,10 @@ const (
 	MaxModuleLocals = 2_000_000
 )
 
+// MaxInstructions caps the instructions of one function: decoded they take up to
+// sixteen times their bytes, and for one body that is needed twice over.
+const MaxInstructions = 1_000_000
+
 // magic and version start every core module.
 const magic, version = "\x00asm", "\x01\x00\x00\x00"
 

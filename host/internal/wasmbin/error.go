@@ -9,7 +9,8 @@ type Rule string
 // The rules.
 const (
 	RuleMalformed    Rule = "malformed"           // the format is violated
-	RuleLimit        Rule = "limit"               // a cap of the decoder, see the Max constants
+	RuleLimit        Rule = "limit"               // MaxLocals or MaxModuleLocals
+	RuleBodySize     Rule = "body-size"           // MaxInstructions
 	RuleSIMD         Rule = "simd"                // fixed-width and relaxed SIMD
 	RuleThreads      Rule = "threads"             // atomics, shared memories
 	RuleTailCall     Rule = "tail-call"           // return_call and its variants

@@ -166,6 +166,7 @@ func TestUnadmittedFeatures(t *testing.T) {
 		{"unknown", ops(0xFF), wasmbin.RuleUnknownOp, body},
 		{"unknown 0xFC", ops(0xFC, 99), wasmbin.RuleUnknownOp, body},
 		{"too many locals", code(1, 0xD1, 0x86, 0x03, 0x7F, 0x0B), wasmbin.RuleLimit, body},
+		{"too many instructions", ops(bytes.Repeat([]byte{0x01}, wasmbin.MaxInstructions)...), wasmbin.RuleBodySize, body + wasmbin.MaxInstructions + 4},
 		{"2³²−1 locals, twice", code(2, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F, 0x7F, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F, 0x7F, 0x0B), wasmbin.RuleLimit, body},
 	} {
 		_, err := wasmbin.Decode(c.wasm)
@@ -275,6 +276,7 @@ func TestAllocationIsBounded(t *testing.T) {
 		"targets":  ops(append([]byte{0x0E, 0xFF, 0xFF, 0x3F}, make([]byte, 1<<20)...)...),
 		"locals":   code(append(manyRuns, 0x0B)...),
 		"elements": module(section(9, 1, 1, 0, 0x80, 0x80, 0x80, 0x01)),
+		"nops":     ops(bytes.Repeat([]byte{0x01}, 8<<20)...),
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -288,7 +290,7 @@ func TestAllocationIsBounded(t *testing.T) {
 // TestDeepNesting: nesting costs no native stack.
 func TestDeepNesting(t *testing.T) {
 	t.Parallel()
-	const n = 1_000_000
+	const n = wasmbin.MaxInstructions/2 - 1
 	m, err := wasmbin.Decode(ops(append(bytes.Repeat([]byte{0x02, 0x40}, n), bytes.Repeat([]byte{0x0B}, n)...)...))
 	require.NoError(t, err)
 	require.Len(t, m.Code[0].Body, 2*n+1)
