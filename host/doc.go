@@ -6,7 +6,7 @@
 // A [Runtime] owns one engine. [Runtime.Compile] turns bytes into a [Module],
 // which depends on no configuration; [Module.Prepare] initialises it with one
 // and returns a [Strategy], which answers allocate and rebalance, is safe for
-// concurrent use and leaves a [Record] of every call.
+// concurrent use and returns a [Record] of every call.
 //
 // # Goroutines
 //

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,11 +16,9 @@ import (
 // with the same outside. It is safe for concurrent use: each call has an
 // instance of its own, that starts from the same image.
 type Strategy struct {
-	name      string
-	limits    Limits
-	config    pluginapi.Config
-	recorders []Recorder
-	fallback  pluginapi.Strategy
+	name   string
+	limits Limits
+	config pluginapi.Config
 
 	// One of the two is set.
 	native pluginapi.Strategy
@@ -42,17 +41,6 @@ type StrategyOption func(*Strategy)
 // WithName sets the name that records and logs carry; the default is the
 // module's digest.
 func WithName(name string) StrategyOption { return func(s *Strategy) { s.name = name } }
-
-// WithRecorder adds a recorder for every call.
-func WithRecorder(r Recorder) StrategyOption {
-	return func(s *Strategy) { s.recorders = append(s.recorders, r) }
-}
-
-// WithFallback sets the native strategy that gives homes when the module does
-// not; see Strategy.Allocate.
-func WithFallback(f pluginapi.Strategy) StrategyOption {
-	return func(s *Strategy) { s.fallback = f }
-}
 
 // Load compiles and prepares a module in one step; closing the strategy closes
 // the module too.
@@ -314,7 +302,7 @@ func (s *Strategy) Call(ctx context.Context, op pluginapi.Op, snap *pluginapi.Sn
 		}
 	}
 	rec.Elapsed = time.Since(rec.Started)
-	rec.InputDigest = digestOfInput(rec.Input)
+	rec.InputDigest = sha256.Sum256(rec.Input)
 	if res.Err != nil {
 		rec.Error = res.Err.Error()
 		v, ok := VerdictOf(res.Err)
@@ -322,9 +310,6 @@ func (s *Strategy) Call(ctx context.Context, op pluginapi.Op, snap *pluginapi.Sn
 			v = VerdictRefused
 		}
 		rec.Verdict = v
-	}
-	for _, r := range s.recorders {
-		r.Record(rec)
 	}
 	return res
 }
@@ -428,12 +413,10 @@ func readHomes(snap *pluginapi.Snapshot, shards []uint32, out []byte) (pluginapi
 
 // Decision is what a node acts on.
 type Decision struct {
-	Plan  pluginapi.Plan  // of Rebalance; empty if the strategy failed
-	Homes pluginapi.Homes // of Allocate
-	// Fallback tells that Homes are the fallback's, because the strategy failed.
-	Fallback bool
-	Records  []*Record // one a call, in order
-	Err      error     // why the strategy did not decide; see Result.Err
+	Plan    pluginapi.Plan  // of Rebalance; empty if the strategy failed
+	Homes   pluginapi.Homes // of Allocate; likewise
+	Records []*Record       // one a call, in order
+	Err     error           // why the strategy did not decide; see Result.Err
 }
 
 // Rebalance asks for moves. If the strategy fails there are none (spec 1.3).
@@ -443,8 +426,8 @@ func (s *Strategy) Rebalance(ctx context.Context, snap *pluginapi.Snapshot) Deci
 }
 
 // Allocate asks for homes. A call that blew its budget is made once more with
-// twice the budget; if the strategy still gives no homes, the fallback does, so
-// that a shard always gets one (spec 1.3).
+// twice the budget (spec 1.3). If the strategy still gives none it is for the
+// caller to fall back: the coordinator has the built-in hash for that.
 func (s *Strategy) Allocate(ctx context.Context, snap *pluginapi.Snapshot, shards []uint32) Decision {
 	res := s.Call(ctx, pluginapi.OpAllocate, snap, shards, 0)
 	d := Decision{Records: []*Record{res.Record}}
@@ -453,17 +436,6 @@ func (s *Strategy) Allocate(ctx context.Context, snap *pluginapi.Snapshot, shard
 		d.Records = append(d.Records, res.Record)
 	}
 	d.Homes, d.Err = res.Homes, res.Err
-	if d.Err == nil || s.fallback == nil {
-		return d
-	}
-	native := &Strategy{name: "native:fallback", native: s.fallback, recorders: s.recorders}
-	res = native.Call(ctx, pluginapi.OpAllocate, snap, shards, 0)
-	d.Records = append(d.Records, res.Record)
-	if res.Err != nil {
-		d.Err = errors.Join(d.Err, fmt.Errorf("fallback: %w", res.Err))
-		return d
-	}
-	d.Homes, d.Fallback = res.Homes, true
 	return d
 }
 

@@ -96,7 +96,6 @@ type Node struct {
 	http       *httpapi.Server
 	metrics    *metrics
 	requests   requests
-	records    *host.Ring
 	badFrames  loglimit.Limiter
 
 	ready    chan struct{}             // closed once all parts stand: until then what comes in waits
@@ -126,7 +125,7 @@ func New(cfg *Config, opts Options, kinds ...sharding.Kind) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{cfg: cfg, opts: opts, log: opts.Logger, kinds: map[string]sharding.Kind{}, ready: make(chan struct{}), ended: make(chan struct{}), named: make(chan sharding.Incarnation, 1),
-		fatal: make(chan error, 1), leave: make(chan struct{}), since: map[sharding.NodeID]time.Time{}, leavers: map[sharding.Member]struct{}{}, records: host.NewRing(256, 16<<20), badFrames: loglimit.Limiter{Every: time.Second}}
+		fatal: make(chan error, 1), leave: make(chan struct{}), since: map[sharding.NodeID]time.Time{}, leavers: map[sharding.Member]struct{}{}, badFrames: loglimit.Limiter{Every: time.Second}}
 	if n.log == nil {
 		n.log = slog.Default()
 	}

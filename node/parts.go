@@ -41,7 +41,7 @@ func (n *Node) openStrategies(ctx context.Context, c *closers) error {
 		return err
 	}
 	c.add(func() error { return n.runtime.Close(context.Background()) })
-	n.strategist = strategist.New(strategist.Config{Runtime: n.runtime, Modules: n.modules, Fetch: n.fetchModule, Logger: n.log, Recorder: n.records,
+	n.strategist = strategist.New(strategist.Config{Runtime: n.runtime, Modules: n.modules, Fetch: n.fetchModule, Logger: n.log,
 		Post: func(ev coordinator.Event) {
 			if n.await() {
 				n.plane.Post(ev)

@@ -32,8 +32,6 @@ type Config struct {
 	Fetch  func(ctx context.Context, d modules.Digest) ([]byte, error)
 	Post   func(coordinator.Event)
 	Logger *slog.Logger
-	// Recorder takes every call's record.
-	Recorder host.Recorder
 }
 
 // Strategist: see the package. Its methods may be called from any goroutine.
@@ -161,14 +159,7 @@ func (s *Strategist) load(ctx context.Context, wasm []byte, spec protocol.Strate
 	if spec.Memory > 0 && spec.Memory < host.PageBytes { // 0 pages would be the default
 		return nil, fmt.Errorf("memory of %d bytes: at least %d are needed, one page", spec.Memory, host.PageBytes)
 	}
-	return s.cfg.Runtime.Load(ctx, wasm, limits, pluginapi.Config(spec.Config), append(s.options(), host.WithName(spec.Source))...)
-}
-
-func (s *Strategist) options() []host.StrategyOption {
-	if s.cfg.Recorder == nil {
-		return nil
-	}
-	return []host.StrategyOption{host.WithRecorder(s.cfg.Recorder)}
+	return s.cfg.Runtime.Load(ctx, wasm, limits, pluginapi.Config(spec.Config), host.WithName(spec.Source))
 }
 
 func (s *Strategist) nameOf(ctx context.Context, strategy *host.Strategy, spec protocol.StrategySpec) string {
@@ -355,7 +346,7 @@ func (s *Strategist) answer(a coordinator.AskStrategy) coordinator.StrategyAnswe
 }
 
 // wait gives the strategy to call. While a built-in one is compiled, its pure form answers instead: it decides the same (spec 1.2), and shards
-// without a home need not wait. Its records say so by their name.
+// without a home need not wait.
 func (s *Strategist) wait(l *loading, spec protocol.StrategySpec) (*host.Strategy, error) {
 	select {
 	case <-l.done:
@@ -363,7 +354,7 @@ func (s *Strategist) wait(l *loading, spec protocol.StrategySpec) (*host.Strateg
 	default:
 	}
 	if name, native, ok := builtin(spec.Digest); ok {
-		return host.NewNative("native:"+name, native, pluginapi.Config(spec.Config), s.options()...)
+		return host.NewNative("native:"+name, native, pluginapi.Config(spec.Config))
 	}
 	patience := time.NewTimer(time.Until(l.began.Add(loadPatience)))
 	defer patience.Stop()
