@@ -2,6 +2,7 @@
 package modules
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/droverhq/drover/internal/datadir"
@@ -57,13 +57,13 @@ func Open(dir string, builtin ...[]byte) (*Store, error) {
 
 func (s *Store) path(d Digest) string { return filepath.Join(s.dir, d.String()+".wasm") }
 
-// Put stores a module durably and returns its digest.
+// Put stores a module durably and returns its digest; a built-in one too: the log may name it for longer than builds embed it.
 func (s *Store) Put(module []byte) (Digest, error) {
 	d := Digest(sha256.Sum256(module))
 	if len(module) > MaxSize {
 		return d, fmt.Errorf("module of %d bytes: at most %d are stored", len(module), MaxSize)
 	}
-	if s.Has(d) {
+	if b, err := os.ReadFile(s.path(d)); err == nil && bytes.Equal(b, module) {
 		return d, nil
 	}
 	if err := datadir.WriteFile(s.path(d), module); err != nil {
@@ -72,8 +72,8 @@ func (s *Store) Put(module []byte) (Digest, error) {
 	return d, nil
 }
 
-// Get returns a module. One that is missing gives ErrNotHere; so does one whose bytes have changed on disk: that copy is renamed to
-// .damaged, so that it is fetched again.
+// Get returns a module. One that is missing gives ErrNotHere; so does one whose bytes have changed on disk: it is to be had elsewhere, and
+// Put replaces that copy.
 func (s *Store) Get(d Digest) ([]byte, error) {
 	if m, ok := s.builtin[d]; ok {
 		return m, nil
@@ -86,7 +86,7 @@ func (s *Store) Get(d Digest) ([]byte, error) {
 		return nil, fmt.Errorf("module %s: %w", d, err)
 	}
 	if sha256.Sum256(b) != d {
-		return nil, errors.Join(fmt.Errorf("module %s is damaged on disk: %w", d, ErrNotHere), os.Rename(s.path(d), s.path(d)+".damaged"))
+		return nil, fmt.Errorf("module %s is damaged on disk, in %s: %w", d, s.path(d), ErrNotHere)
 	}
 	return b, nil
 }
@@ -95,20 +95,4 @@ func (s *Store) Get(d Digest) ([]byte, error) {
 func (s *Store) Has(d Digest) bool {
 	_, err := s.Get(d)
 	return err == nil
-}
-
-// List gives the digests of the modules on disk, sorted; built-in ones are not among them.
-func (s *Store) List() ([]Digest, error) {
-	names, err := filepath.Glob(filepath.Join(s.dir, "*.wasm"))
-	if err != nil {
-		return nil, err
-	}
-	var out []Digest
-	for _, n := range names {
-		if d, err := ParseDigest(strings.TrimSuffix(filepath.Base(n), ".wasm")); err == nil {
-			out = append(out, d)
-		}
-	}
-	slices.SortFunc(out, func(a, b Digest) int { return strings.Compare(a.String(), b.String()) })
-	return out, nil
 }
