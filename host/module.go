@@ -117,12 +117,8 @@ func (r *Runtime) Check(ctx context.Context, wasm []byte, l Limits, config []byt
 		return rep, err
 	}
 	rep.OK = true
-	rep.Findings = append(rep.Findings, s.Warnings()...)
-	if d, err := s.Describe(ctx); err == nil {
-		rep.Findings = append(rep.Findings, UnknownKeys(d, config)...)
-	} else if !errors.Is(err, ErrNoDescription) {
-		rep.Findings = append(rep.Findings, finding(RuleDescribe, "%v", err))
-	}
+	_, odd := s.Inspect(ctx)
+	rep.Findings = append(rep.Findings, odd...)
 	return rep, s.Close(ctx)
 }
 

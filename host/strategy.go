@@ -443,6 +443,20 @@ func (s *Strategy) Allocate(ctx context.Context, snap *pluginapi.Snapshot, shard
 // drover_describe.
 var ErrNoDescription = errors.New("the module does not describe itself")
 
+// Inspect asks the strategy what it is, and returns with that what is odd about
+// it short of a refusal. The description of one that gives none is empty.
+func (s *Strategy) Inspect(ctx context.Context) (pluginapi.Description, []Finding) {
+	odd := slices.Clone(s.Warnings())
+	d, err := s.Describe(ctx)
+	switch {
+	case err == nil:
+		odd = append(odd, UnknownKeys(d, s.config)...)
+	case !errors.Is(err, ErrNoDescription):
+		odd = append(odd, finding(RuleDescribe, "%v", err))
+	}
+	return d, odd
+}
+
 // Describe asks the strategy what it is.
 func (s *Strategy) Describe(ctx context.Context) (pluginapi.Description, error) {
 	if s.native != nil {

@@ -1,7 +1,7 @@
 // Package strategist keeps the strategies of a node's types compiled and ready, fetches modules that are missing, and makes the calls that
 // the coordinator asks for. It decides nothing: every outcome goes back to the coordinator as an event.
 //
-// Goroutines: one for each module that is being prepared and each call under way; Close waits for them.
+// Goroutines: one for each module that is being prepared and each call under way; Close waits for them, and for admissions under way.
 package strategist
 
 import (
@@ -71,6 +71,7 @@ type loading struct {
 	strategy *host.Strategy
 	name     string // what the module calls itself
 	err      error
+	again    time.Time // when what failed is tried again
 	used     time.Time
 	users    int
 	// superseded is set once another strategy was prepared in its place.
@@ -82,6 +83,10 @@ const (
 	fetchPatience = 10 * time.Second
 	// loadPatience is how long calls wait for a module, from when it began to be fetched and compiled: shards without a home wait with them.
 	loadPatience = 2 * time.Second
+	// What failed is tried again after a pause: the module may be had now. One that the host refuses is refused the next time too, unless a
+	// clock was to blame, and finding out takes seconds of a core.
+	pauseMissing = time.Second
+	pauseRefused = time.Minute
 	// keepLoaded bounds the prepared strategies: one a type, its predecessors for a rollback, a candidate.
 	keepLoaded = 16
 )
@@ -136,18 +141,23 @@ func (s *Strategist) Prepare(t sharding.TypeName, spec protocol.StrategySpec) {
 // Admit compiles a module with its limits and configuration as the cluster would, and returns what it calls itself and what is odd about
 // it. The error is a *host.RefusedError if the module is at fault.
 func (s *Strategist) Admit(ctx context.Context, wasm []byte, spec protocol.StrategySpec) (name string, warnings []host.Finding, err error) {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return "", nil, errStopping
+	}
+	s.wg.Add(1)
+	s.mu.Unlock()
+	defer s.wg.Done()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.ctx, func() { cancel(errStopping) })()
 	strategy, err := s.load(ctx, wasm, spec)
 	if err != nil {
 		return "", nil, err
 	}
-	name, warnings = spec.Source, strategy.Warnings()
-	if d, err := strategy.Describe(ctx); err == nil {
-		warnings = append(slices.Clone(warnings), host.UnknownKeys(d, spec.Config)...)
-		if d.Name != "" {
-			name = d.Name
-		}
-	}
-	return name, warnings, strategy.Close(ctx)
+	d, warnings := strategy.Inspect(ctx)
+	return nameOf(d, spec), warnings, strategy.Close(ctx)
 }
 
 func (s *Strategist) load(ctx context.Context, wasm []byte, spec protocol.StrategySpec) (*host.Strategy, error) {
@@ -162,8 +172,9 @@ func (s *Strategist) load(ctx context.Context, wasm []byte, spec protocol.Strate
 	return s.cfg.Runtime.Load(ctx, wasm, limits, pluginapi.Config(spec.Config), host.WithName(spec.Source))
 }
 
-func (s *Strategist) nameOf(ctx context.Context, strategy *host.Strategy, spec protocol.StrategySpec) string {
-	if d, err := strategy.Describe(ctx); err == nil && d.Name != "" {
+// nameOf is what a module calls itself, or where it is from.
+func nameOf(d pluginapi.Description, spec protocol.StrategySpec) string {
+	if d.Name != "" {
 		return d.Name
 	}
 	return spec.Source
@@ -183,7 +194,7 @@ func (s *Strategist) start(spec protocol.StrategySpec) *loading {
 	if l != nil {
 		select {
 		case <-l.done:
-			if l.err != nil && time.Since(l.used) > time.Second { // what failed is tried again: the module may be had now
+			if l.err != nil && !time.Now().Before(l.again) {
 				delete(s.loaded, k)
 				l = nil
 			}
@@ -262,7 +273,8 @@ func (s *Strategist) run(l *loading, spec protocol.StrategySpec) {
 		strategy, err = s.load(l.ctx, wasm, spec)
 	}
 	if err == nil {
-		name = s.nameOf(l.ctx, strategy, spec)
+		d, _ := strategy.Inspect(l.ctx) // what is odd was said when it was admitted
+		name = nameOf(d, spec)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -275,7 +287,10 @@ func (s *Strategist) run(l *loading, spec protocol.StrategySpec) {
 			l.err = errors.Join(l.err, strategy.Close(context.Background()))
 		}
 	case err != nil:
-		l.err = err
+		l.err, l.again = err, time.Now().Add(pauseMissing)
+		if errors.Is(err, host.ErrRefused) {
+			l.again = time.Now().Add(pauseRefused)
+		}
 		log.Warn("a strategy cannot be made ready", "error", err)
 	default:
 		l.strategy, l.name = strategy, name
@@ -285,23 +300,30 @@ func (s *Strategist) run(l *loading, spec protocol.StrategySpec) {
 
 var errGivenUp = errors.New("the strategy is not needed any more, or the node is stopping")
 
-// module gives a module from the store, or from another node.
+// module gives a module from the store, or from another node, and keeps it: a built-in one too, which the next release may embed no longer.
 func (s *Strategist) module(ctx context.Context, d modules.Digest) ([]byte, error) {
 	wasm, err := s.cfg.Modules.Get(d)
-	if !errors.Is(err, modules.ErrNotHere) {
-		return wasm, err
+	if errors.Is(err, modules.ErrNotHere) {
+		wasm, err = s.fetch(ctx, d)
 	}
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.cfg.Modules.Put(wasm); err != nil {
+		s.cfg.Logger.Warn("a strategy's module is not kept", "digest", d, "error", err)
+	}
+	return wasm, nil
+}
+
+func (s *Strategist) fetch(ctx context.Context, d modules.Digest) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchPatience)
 	defer cancel()
-	wasm, err = s.cfg.Fetch(ctx, d)
+	wasm, err := s.cfg.Fetch(ctx, d)
 	if err != nil {
 		return nil, err
 	}
 	if got := modules.Digest(sha256.Sum256(wasm)); got != d {
 		return nil, fmt.Errorf("another node answered with module %s for %s: %w", got, d, modules.ErrNotHere)
-	}
-	if _, err := s.cfg.Modules.Put(wasm); err != nil {
-		s.cfg.Logger.Warn("a fetched module is not kept", "digest", d, "error", err)
 	}
 	return wasm, nil
 }

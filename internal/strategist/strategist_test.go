@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -215,7 +216,7 @@ func (b *bench) age(spec protocol.StrategySpec) {
 	b.Strategist.mu.Lock()
 	defer b.Strategist.mu.Unlock()
 	if l := b.loaded[keyOf(spec)]; l != nil {
-		l.used = time.Now().Add(-time.Minute)
+		l.again = time.Time{}
 	}
 }
 
@@ -268,9 +269,12 @@ func TestAdmit(t *testing.T) {
 		var refused *host.RefusedError
 		require.ErrorAs(t, err, &refused)
 	}
-	_, warnings, err := b.Admit(t.Context(), fixture(t, "admission/warn.fresh-instance"), specOf(nil))
-	require.NoError(t, err)
-	require.NotEmpty(t, warnings, "what admission warns of reaches the caller")
+	for _, rule := range []host.Rule{host.RuleFreshInstance, host.RuleDescribe} {
+		_, warnings, err := b.Admit(t.Context(), fixture(t, "admission/warn."+string(rule)), specOf(nil))
+		require.NoError(t, err)
+		require.Len(t, warnings, 1, "what admission warns of reaches the caller")
+		require.Equal(t, rule, warnings[0].Rule)
+	}
 	for memory, text := range map[uint64]string{1 << 40: "at most", 100: "at least"} {
 		spec := specOf(nil)
 		spec.Memory = memory
@@ -278,6 +282,46 @@ func TestAdmit(t *testing.T) {
 		assert.ErrorContains(t, err, text)
 	}
 	assert.Empty(t, b.loaded, "an admission stays loaded")
+}
+
+// What another node may hand out soon is tried again soon; what the host refuses is not compiled every second.
+func TestPauseAfterAFailure(t *testing.T) {
+	b := newBench(t)
+	refused := fixture(t, "admission/warm-up-failed.trap")
+	_, err := b.store.Put(refused)
+	require.NoError(t, err)
+	for _, c := range []struct {
+		wasm  []byte
+		pause time.Duration
+	}{{fixture(t, "attack/well-behaved"), pauseMissing}, {refused, pauseRefused}} {
+		spec := specOf(c.wasm)
+		began := time.Now()
+		require.NotNil(t, b.ask(t, spec).Failure)
+		ended := time.Now()
+		again := b.loadingOf(spec).again
+		assert.False(t, again.Before(began.Add(c.pause)), "too early")
+		assert.False(t, again.After(ended.Add(c.pause)), "too late")
+		first := b.loadingOf(spec)
+		first.again = ended.Add(time.Hour)
+		b.ask(t, spec)
+		assert.Same(t, first, b.loadingOf(spec), "the pause is not kept")
+	}
+}
+
+// Spec 1.4: a strategy that is in force is kept as a file, though this build embeds it: the next one may embed another under its name.
+func TestBuiltinInForceIsKept(t *testing.T) {
+	b := newBench(t)
+	wasm := fixture(t, "attack/well-behaved")
+	dir := t.TempDir()
+	var err error
+	b.cfg.Modules, err = modules.Open(dir, wasm)
+	require.NoError(t, err)
+	spec := specOf(wasm)
+	b.Prepare("t", spec)
+	<-b.loadingOf(spec).done
+	next, err := modules.Open(dir)
+	require.NoError(t, err)
+	assert.True(t, next.Has(spec.Digest))
 }
 
 // The prepared strategies are bounded; the least recently used one goes, one in use never.
@@ -350,11 +394,51 @@ func TestCloseWhileCallsRun(t *testing.T) {
 	for range 4 {
 		require.NotNil(t, (<-b.answers).Failure)
 	}
+	_, _, err = b.Admit(t.Context(), loop, spec)
+	require.ErrorIs(t, err, errStopping)
 	b.Ask(coordinator.AskStrategy{Ask: 9, Type: "t", Spec: spec, Op: pluginapi.OpRebalance, Input: input(12)})
 	b.Prepare("other", other)
 	assert.Empty(t, b.loaded)
 	assert.Empty(t, b.answers)
 	require.NoError(t, b.Close())
+}
+
+// gate is a context that holds up whoever looks at it.
+type gate struct {
+	context.Context
+	once            *sync.Once
+	entered, opened chan struct{}
+}
+
+func (g gate) Done() <-chan struct{} {
+	g.once.Do(func() { close(g.entered) })
+	<-g.opened
+	return g.Context.Done()
+}
+
+// Close ends an admission and waits for it: what it uses is closed next.
+func TestCloseWhileAdmitting(t *testing.T) {
+	loop := fixture(t, "attack/loop")
+	synctest.Test(t, func(t *testing.T) {
+		rt, err := host.NewRuntime(context.Background(), host.Options{})
+		require.NoError(t, err)
+		s := New(Config{Runtime: rt, Logger: slog.New(slog.DiscardHandler)})
+		g := gate{t.Context(), new(sync.Once), make(chan struct{}), make(chan struct{})}
+		admitted, closed := make(chan error, 1), make(chan error, 1)
+		go func() {
+			_, _, err := s.Admit(g, loop, specOf(loop))
+			admitted <- err
+		}()
+		<-g.entered
+		go func() { closed <- s.Close() }()
+		synctest.Wait()
+		require.Error(t, s.ctx.Err(), "it is not closing yet")
+		require.Empty(t, closed, "an admission is under way")
+		close(g.opened)
+		require.ErrorIs(t, <-admitted, errStopping)
+		require.NoError(t, <-closed)
+		require.NoError(t, rt.Close(context.Background()))
+	})
 }
 
 // Many ask for a few strategies while they are loaded, evicted and looked at.
