@@ -328,7 +328,7 @@ func (n *Node) activeDigests() (out []modules.Digest) {
 	n.plane.View(func() {
 		s := n.machine.State()
 		for _, t := range s.Types() {
-			if v, ok := s.Strategy(t); ok && v.Seq > 0 {
+			if v, ok := s.Strategy(t); ok && v.Spec.Digest != ([32]byte{}) { // none: the built-in hash, which is no module
 				out = append(out, v.Spec.Digest)
 			}
 		}
