@@ -8,13 +8,26 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/tetratelabs/wazero"
 )
 
-// sumSuffix marks the file that holds the SHA-256 of the one beside it.
-const sumSuffix = ".sum"
+// sumSuffix marks the file that holds the SHA-256 of the one beside it, tempSuffix
+// one that wazero is still writing, in this process or another.
+const (
+	sumSuffix  = ".sum"
+	tempSuffix = ".tmp"
+)
+
+// What the cache may grow to: whoever tries out strategies all day leaves some
+// megabytes a try, and all of it is read at each start.
+const (
+	maxCacheBytes = 256 << 20
+	maxTempAge    = time.Hour // of what a process that was killed has left
+)
 
 // openCache opens the cache of machine code for the present cost model below
 // dir, and returns its directory. wazero keys what lies in it by its own version,
@@ -35,7 +48,7 @@ func openCache(dir string) (wazero.CompilationCache, string, error) {
 			return nil, "", fmt.Errorf("cache of compiled strategies: %w", err)
 		}
 	}
-	if err := sweepCache(inner); err != nil {
+	if err := sweepCache(inner, maxCacheBytes); err != nil {
 		return nil, "", fmt.Errorf("cache of compiled strategies: %w", err)
 	}
 	cache, err := wazero.NewCompilationCacheWithDir(inner)
@@ -47,9 +60,14 @@ func openCache(dir string) (wazero.CompilationCache, string, error) {
 
 // checkPrivate refuses a directory in which others could place machine code: one
 // that they may write to, or, if it holds the code itself, that they own. Around
-// that one a sticky bit will do.
+// that one a sticky bit will do. Where files have no owner in Unix's sense their
+// mode says nothing either.
 func checkPrivate(dir string, info fs.FileInfo, holds bool, euid int) error {
-	if owner, ok := ownerOf(info); ok && holds && owner != euid {
+	owner, ok := ownerOf(info)
+	if !ok {
+		return nil
+	}
+	if holds && owner != euid {
 		return fmt.Errorf("%s belongs to user %d, the node runs as %d: the owner could place machine code there; remove it, or chown it", dir, owner, euid)
 	}
 	if info.Mode().Perm()&0o022 != 0 && (holds || info.Mode()&fs.ModeSticky == 0) {
@@ -58,51 +76,70 @@ func checkPrivate(dir string, info fs.FileInfo, holds bool, euid int) error {
 	return nil
 }
 
-// cacheFiles returns the files that hold machine code.
-func cacheFiles(dir string) ([]string, error) {
-	all, err := filepath.Glob(filepath.Join(dir, "*", "*"))
-	if err != nil {
-		return nil, err
-	}
-	var files []string
-	for _, f := range all {
-		if !strings.HasSuffix(f, sumSuffix) {
-			files = append(files, f)
-		}
-	}
-	return files, nil
+// cacheFile is one file of machine code.
+type cacheFile struct {
+	path     string
+	size     int64
+	modified time.Time
 }
 
-// sweepCache removes every file that is not what sealCache saw.
-func sweepCache(dir string) error {
-	files, err := cacheFiles(dir)
+// cacheFiles returns the files that hold machine code, the latest first, and
+// those that are still being written.
+func cacheFiles(dir string) (code, temp []cacheFile, err error) {
+	all, err := filepath.Glob(filepath.Join(dir, "*", "*"))
+	for _, f := range all {
+		info, err := os.Stat(f)
+		if err != nil || strings.HasSuffix(f, sumSuffix) {
+			continue // another process has removed it, or it goes with its file
+		}
+		file := cacheFile{f, info.Size(), info.ModTime()}
+		if strings.HasSuffix(f, tempSuffix) {
+			temp = append(temp, file)
+		} else {
+			code = append(code, file)
+		}
+	}
+	slices.SortFunc(code, func(a, b cacheFile) int { return b.modified.Compare(a.modified) })
+	return code, temp, err
+}
+
+// sweepCache removes every file that is not what sealCache saw, the oldest ones
+// beyond so many bytes, and what was never written to its end.
+func sweepCache(dir string, most int64) error {
+	files, temp, err := cacheFiles(dir)
 	errs := []error{err}
+	var total int64
 	for _, f := range files {
-		want, err := os.ReadFile(f + sumSuffix)
-		if err == nil {
+		want, err := os.ReadFile(f.path + sumSuffix)
+		if total += f.size; err == nil && total <= most {
 			var got []byte
-			if got, err = sumOf(f); err == nil && bytes.Equal(got, want) {
+			if got, err = sumOf(f.path); err == nil && bytes.Equal(got, want) {
 				continue
 			}
 		}
-		errs = append(errs, os.RemoveAll(f))
+		errs = append(errs, os.RemoveAll(f.path), os.RemoveAll(f.path+sumSuffix))
+	}
+	for _, f := range temp {
+		if time.Since(f.modified) > maxTempAge {
+			errs = append(errs, os.RemoveAll(f.path))
+		}
 	}
 	return errors.Join(errs...)
 }
 
 // sealCache notes what the files hold that have just been written.
 func sealCache(dir string) error {
-	files, err := cacheFiles(dir)
+	files, _, err := cacheFiles(dir)
 	errs := []error{err}
 	for _, f := range files {
-		if _, err := os.Stat(f + sumSuffix); err == nil {
+		if _, err := os.Stat(f.path + sumSuffix); err == nil {
 			continue
 		}
-		sum, err := sumOf(f)
+		sum, err := sumOf(f.path)
 		if err == nil {
-			err = os.WriteFile(f+sumSuffix, sum, 0o600)
+			err = os.WriteFile(f.path+sumSuffix, sum, 0o600)
 		}
-		if !errors.Is(err, fs.ErrNotExist) { // another runtime's, still being written
+		if !errors.Is(err, fs.ErrNotExist) { // another runtime has removed it
 			errs = append(errs, err)
 		}
 	}
@@ -116,12 +153,5 @@ func sumOf(file string) ([]byte, error) {
 }
 
 // clearCache removes the machine code that is kept, so that it is made anew.
-func clearCache(dir string) error {
-	// wazero wants its own directories to stay.
-	files, err := filepath.Glob(filepath.Join(dir, "*", "*"))
-	errs := []error{err}
-	for _, f := range files {
-		errs = append(errs, os.RemoveAll(f))
-	}
-	return errors.Join(errs...)
-}
+// wazero wants its own directories to stay.
+func clearCache(dir string) error { return sweepCache(dir, -1) }

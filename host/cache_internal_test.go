@@ -1,8 +1,11 @@
 package host
 
 import (
+	"io/fs"
 	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -15,4 +18,44 @@ func TestCacheOfAnotherUser(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, checkPrivate(dir, info, true, os.Geteuid()))
 	require.ErrorContains(t, checkPrivate(dir, info, true, os.Geteuid()+1), "belongs to user")
+	require.NoError(t, checkPrivate(dir, ownerless{info}, true, os.Geteuid()), "there are no users and modes here")
+}
+
+// ownerless is a directory as Windows shows it.
+type ownerless struct{ fs.FileInfo }
+
+func (ownerless) Mode() fs.FileMode { return fs.ModeDir | 0o777 }
+func (ownerless) Sys() any          { return nil }
+
+// The cache is bounded, the oldest code goes first. What another process is writing stays until it must be dead: wazero fails where it is gone.
+func TestSweepCache(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "wazero"), 0o700))
+	path := func(name string) string { return filepath.Join(dir, "wazero", name) }
+	now := time.Now()
+	write := func(name string, age time.Duration) {
+		require.NoError(t, os.WriteFile(path(name), make([]byte, 100), 0o600))
+		require.NoError(t, os.Chtimes(path(name), now.Add(-age), now.Add(-age)))
+	}
+	write("b-old", 3*time.Hour)
+	write("a-older", 4*time.Hour)
+	write("c-oldest", 5*time.Hour)
+	write("young.1.tmp", 0)
+	write("dead.2.tmp", 2*maxTempAge)
+	require.NoError(t, sealCache(dir))
+	write("unsealed", 0)
+	require.NoError(t, sweepCache(dir, 350))
+	left := func() (names []string) {
+		entries, err := os.ReadDir(filepath.Join(dir, "wazero"))
+		require.NoError(t, err)
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		return names
+	}
+	require.Equal(t, []string{"a-older", "a-older.sum", "b-old", "b-old.sum", "young.1.tmp"}, left())
+	require.NoError(t, sweepCache(dir, 100))
+	require.Equal(t, []string{"b-old", "b-old.sum", "young.1.tmp"}, left())
+	require.NoError(t, clearCache(dir))
+	require.Equal(t, []string{"young.1.tmp"}, left())
 }
