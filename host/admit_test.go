@@ -3,9 +3,7 @@ package host_test
 import (
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,8 +14,6 @@ import (
 	"github.com/droverhq/drover/pluginapi"
 	"github.com/droverhq/drover/strategies"
 )
-
-var update = flag.Bool("update", false, "write docs/strategy-rules.md")
 
 func check(t *testing.T, wasm []byte) host.Report {
 	t.Helper()
@@ -193,29 +189,4 @@ func TestUnknownKeys(t *testing.T) {
 	require.Contains(t, rep.Findings[0].Message, "threshold")
 	require.Empty(t, host.UnknownKeys(pluginapi.Description{}, nil))
 	require.Len(t, host.UnknownKeys(pluginapi.Description{}, pluginapi.Config{0xff}), 1, "no configuration at all")
-}
-
-// docs/strategy-rules.md and the code say the same.
-func TestRulesAreDocumented(t *testing.T) {
-	const path = "../docs/strategy-rules.md"
-	var b strings.Builder
-	b.WriteString(`# Rules of admission
-
-What ` + "`drover strategy check`" + ` and every load of a strategy may find, by stable identifier. An error refuses the module; a
-warning does not. ` + "`go test ./host -run RulesAreDocumented -update`" + ` writes this file.
-
-| Rule | Severity | The module … | What to do |
-| --- | --- | --- | --- |
-`)
-	for _, r := range host.Rules() {
-		require.NotEmpty(t, r.Means)
-		require.NotEmpty(t, r.Fix, string(r.Rule))
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", r.Rule, r.Severity, r.Means, strings.ReplaceAll(r.Fix, "|", "\\|"))
-	}
-	if *update {
-		require.NoError(t, os.WriteFile(path, []byte(b.String()), 0o644))
-	}
-	got, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Equal(t, b.String(), string(got), "run the test with -update")
 }

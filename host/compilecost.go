@@ -36,7 +36,7 @@ const (
 )
 
 // The estimate that a module may have: a fixed part for the smallest, and so
-// much for each byte. Standard Go's is at a third of it.
+// much for each byte. Standard Go's is at little more than half of it.
 const (
 	compileCostBase    = 1_000_000_000
 	compileCostPerByte = 1_500

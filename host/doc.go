@@ -10,9 +10,11 @@
 //
 // # Goroutines
 //
-// The package starts none that outlives a call. Compiling uses wazero's workers
-// and waits for them. A guest runs on its caller's goroutine; it cannot be
-// pre-empted, but calls back about once a millisecond (see meter), which is
-// where Go's collector can stop it and where fuel and clock are looked at. A
+// One for each module that is being compiled, which uses wazero's workers and
+// waits for them. It goes on for whoever waits for the module, is cancelled once
+// all of them have given up, and [Runtime.Close] waits for it. A guest runs on
+// its caller's goroutine; it cannot be pre-empted, but calls back whenever a
+// slice of its fuel is used up (see meter), which is where Go's collector can
+// stop it and where fuel and clock are looked at. A
 // guest instance is single-threaded: a Strategy keeps a pool of them.
 package host

@@ -94,6 +94,8 @@ type ruleText struct {
 	fix      string
 }
 
+var fixInit = fmt.Sprintf("see the message; start section, _initialize, drover_configure and the warm-up share %d M units of fuel and %.0f s", DefaultInitFuel/1_000_000, Compiler.initTimeout().Seconds())
+
 const (
 	fixFeature = "build for the base feature set: C and Rust -mcpu=mvp or without the +feature flag, AssemblyScript --disable; Go and TinyGo need no flag"
 	fixSmaller = "split the function, lower the optimiser's inlining and unrolling, or move tables of constants into data"
@@ -101,7 +103,7 @@ const (
 )
 
 var ruleTexts = map[Rule]ruleText{
-	RuleModuleSize: {SeverityError, "the module is larger than 8 MiB", "strip symbols and debug sections (Go -ldflags='-s -w', wasm-opt --strip)"},
+	RuleModuleSize: {SeverityError, fmt.Sprintf("the module is larger than %d MiB", MaxModuleBytes>>20), "strip symbols and debug sections (Go -ldflags='-s -w', wasm-opt --strip)"},
 	RuleNotWasm:    {SeverityError, "the file does not begin as a WebAssembly module does", "hand in the compiled .wasm file; text format goes through wat2wasm first"},
 	RuleMalformed:  {SeverityError, "the binary format is violated, as in a truncated file", "build or copy the file again; wasm-validate tells more"},
 
@@ -120,22 +122,22 @@ var ruleTexts = map[Rule]ruleText{
 	RuleStackSwitching:  {SeverityError, "uses stack switching", fixFeature},
 	RuleUnknownOpcode:   {SeverityError, "holds an instruction of no known feature", "build with an older target, or hand in a newer file"},
 
-	RuleMemoryLimit:   {SeverityError, "asks for more memory than its limit at the start", "lower the initial memory, or raise memory in node.toml (at most 64MiB)"},
-	RuleTableSize:     {SeverityError, "its tables are too large", "lower the initial size of the table to the number of functions in it"},
-	RuleTypeCount:     {SeverityError, "declares too many types", fixSmaller},
-	RuleSignature:     {SeverityError, "a function has too many parameters or results", "pass a pointer to a structure"},
-	RuleFunctionCount: {SeverityError, "declares too many functions", "link only what is used"},
-	RuleGlobalCount:   {SeverityError, "declares too many globals", "keep state in memory"},
-	RuleExportCount:   {SeverityError, "exports too much", "export the contract's functions alone"},
-	RuleSegmentCount:  {SeverityError, "has too many data or element segments", "let the linker merge them"},
+	RuleMemoryLimit:   {SeverityError, "asks for more memory at the start than its limit", "lower the initial memory, or raise memory in node.toml (at most 64MiB)"},
+	RuleTableSize:     {SeverityError, fmt.Sprintf("has more than %d tables, more than %d elements in all of them at the start, or in element segments", maxTables, maxTableSize), "lower the initial size of the table to the number of functions in it"},
+	RuleTypeCount:     {SeverityError, fmt.Sprintf("declares more than %d types", maxTypes), fixSmaller},
+	RuleSignature:     {SeverityError, fmt.Sprintf("a function type has more than %d parameters or %d results", maxParams, maxResults), "pass a pointer to a structure"},
+	RuleFunctionCount: {SeverityError, fmt.Sprintf("has more than %d functions and imports", maxFunctions), "link only what is used"},
+	RuleGlobalCount:   {SeverityError, fmt.Sprintf("declares more than %d globals", maxGlobals), "keep state in memory"},
+	RuleExportCount:   {SeverityError, fmt.Sprintf("has more than %d exports", maxExports), "export the contract's functions alone"},
+	RuleSegmentCount:  {SeverityError, fmt.Sprintf("has more than %d data and element segments", maxSegments), "let the linker merge them"},
 	RuleDataSize:      {SeverityError, "its data does not fit into its memory limit", "ship less data, or raise memory in node.toml (at most 64MiB)"},
-	RuleLocals:        {SeverityError, "a function has too many locals", fixSmaller},
-	RuleFunctionSize:  {SeverityError, "a function has too many instructions", fixSmaller},
-	RuleNesting:       {SeverityError, "blocks nest too deeply", fixSmaller},
-	RuleBlocks:        {SeverityError, "a function has too many branches and blocks", fixSmaller},
-	RuleBrTable:       {SeverityError, "a br_table is too long", "use a table in memory"},
-	RuleStack:         {SeverityError, "a function piles up too many operands", "store intermediate results in locals"},
-	RuleCompileCost:   {SeverityError, "compiling it would take too long for its size", fixSmaller},
+	RuleLocals:        {SeverityError, fmt.Sprintf("a function has more than %d locals, parameters included", maxLocals), fixSmaller},
+	RuleFunctionSize:  {SeverityError, fmt.Sprintf("a function has more than %d instructions", maxInstructions), fixSmaller},
+	RuleNesting:       {SeverityError, fmt.Sprintf("blocks nest more than %d deep", maxNesting), fixSmaller},
+	RuleBlocks:        {SeverityError, fmt.Sprintf("a function has more than %d branches and blocks, with those that metering adds", maxBlocks), fixSmaller},
+	RuleBrTable:       {SeverityError, fmt.Sprintf("a br_table has more than %d entries", maxBrTable), "use a table in memory"},
+	RuleStack:         {SeverityError, fmt.Sprintf("a function piles up more than %d operands", maxStack), "store intermediate results in locals"},
+	RuleCompileCost:   {SeverityError, fmt.Sprintf("compiling it would take more than %.0f s and %.1f s a MiB, by an estimate for a busy machine", compileCostBase/1e9, compileCostPerByte*float64(1<<20)/1e9), fixSmaller},
 
 	RuleReservedName:     {SeverityError, "uses a name that the host keeps for itself", "rename the import or export"},
 	RuleImport:           {SeverityError, "imports what a strategy cannot have", "remove the import: only drover.log and the fixed WASI stubs exist (no files, no network, no real clock)"},
@@ -150,10 +152,10 @@ var ruleTexts = map[Rule]ruleText{
 	RuleExportInitialize: {SeverityError, "_initialize has another signature", fixExport},
 
 	RuleInvalid: {SeverityError, "does not pass WebAssembly validation", "a compiler bug or a hand-made file: wasm-validate tells more"},
-	RuleCompile: {SeverityError, "could not be compiled in time", fixSmaller},
+	RuleCompile: {SeverityError, fmt.Sprintf("was not compiled within %.0f minutes", compileTimeout.Minutes()), fixSmaller},
 
-	RuleStart:      {SeverityError, "its start section failed", "see the message; start section, _initialize, drover_configure and the warm-up share one budget of fuel"},
-	RuleInitialize: {SeverityError, "_initialize failed", "see the message; start section, _initialize, drover_configure and the warm-up share one budget of fuel"},
+	RuleStart:      {SeverityError, "its start section failed", fixInit},
+	RuleInitialize: {SeverityError, "_initialize failed", fixInit},
 	RuleConfigure:  {SeverityError, "drover_configure failed, or refused the configuration", "correct the configuration; `drover strategy describe` lists its keys"},
 	RuleCallFuel:   {SeverityError, "the fuel of one call does not suffice to rebalance a plain cluster of two nodes", "raise the type's fuel; `drover strategy run` shows what a decision takes"},
 	RuleWarmUp:     {SeverityError, "it failed to rebalance a plain cluster of two nodes", "run it: drover strategy run FILE --op rebalance --input with two nodes"},

@@ -174,8 +174,8 @@ type StrategyState string
 // The states.
 const (
 	StrategyActive    StrategyState = "active"
-	StrategyPreparing StrategyState = "preparing" // fetched and compiled at present; hash gives homes and nothing moves
-	StrategyMissing   StrategyState = "missing"   // the module cannot be had; likewise
+	StrategyPreparing StrategyState = "preparing" // fetched and compiled at present; if that takes long, hash gives homes and nothing moves, unless it is a built-in one
+	StrategyMissing   StrategyState = "missing"   // the module cannot be had; hash gives homes and nothing moves
 	StrategyReverted  StrategyState = "reverted"  // the one before, back after max_failures of its successor
 )
 

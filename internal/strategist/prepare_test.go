@@ -2,6 +2,9 @@ package strategist
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -106,6 +109,7 @@ func (b *bench) asked(t *testing.T, spec protocol.StrategySpec) string {
 func TestPatienceEnds(t *testing.T) {
 	b := newBench(t)
 	b.setFetch(func(modules.Digest) ([]byte, error) { <-b.ctx.Done(); return nil, context.Cause(b.ctx) })
+	b.patience = loadPatience
 	spec := specOf(fixture(t, "attack/well-behaved"))
 	b.Prepare("t", spec)
 	b.loadingOf(spec).began = time.Now().Add(-loadPatience)
@@ -115,4 +119,7 @@ func TestPatienceEnds(t *testing.T) {
 	assert.Contains(t, a.Failure.Detail, "still being fetched or compiled")
 	state, _ := b.State(spec)
 	assert.Equal(t, Preparing, state, "the next call may find it")
+	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "strategy-rules.md"))
+	require.NoError(t, err)
+	assert.Contains(t, string(doc), fmt.Sprintf("Its own calls wait for %.0f s", loadPatience.Seconds()))
 }

@@ -36,10 +36,11 @@ type Config struct {
 
 // Strategist: see the package. Its methods may be called from any goroutine.
 type Strategist struct {
-	cfg    Config
-	ctx    context.Context
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
+	cfg      Config
+	patience time.Duration // loadPatience; tests on a busy machine have more
+	ctx      context.Context
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup
 
 	mu       sync.Mutex
 	closed   bool
@@ -93,7 +94,7 @@ const (
 
 // New makes a strategist with nothing loaded.
 func New(cfg Config) *Strategist {
-	s := &Strategist{cfg: cfg, loaded: map[key]*loading{}, prepared: map[sharding.TypeName]*loading{}, stats: map[sharding.TypeName]*typeStats{}}
+	s := &Strategist{cfg: cfg, patience: loadPatience, loaded: map[key]*loading{}, prepared: map[sharding.TypeName]*loading{}, stats: map[sharding.TypeName]*typeStats{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -378,7 +379,7 @@ func (s *Strategist) wait(l *loading, spec protocol.StrategySpec) (*host.Strateg
 	if name, native, ok := builtin(spec.Digest); ok {
 		return host.NewNative("native:"+name, native, pluginapi.Config(spec.Config))
 	}
-	patience := time.NewTimer(time.Until(l.began.Add(loadPatience)))
+	patience := time.NewTimer(time.Until(l.began.Add(s.patience)))
 	defer patience.Stop()
 	select {
 	case <-l.done:

@@ -69,6 +69,7 @@ func newBench(t *testing.T) *bench {
 			b.mu.Unlock()
 			return f(d)
 		}})
+	b.patience = patience
 	t.Cleanup(func() {
 		assert.NoError(t, b.Close())
 		assert.NoError(t, rt.Close(context.Background()))
