@@ -26,8 +26,8 @@ func TestCodeIsShared(t *testing.T) {
 	a := compileFixture(t, rt, "loop", Limits{})
 	b := compileFixture(t, rt, "loop", Limits{Fuel: 1_000_000, InitFuel: 7, Budget: 5})
 	require.Same(t, a.code, b.code)
-	require.EqualValues(t, 1_000_000, b.Limits().Fuel)
-	require.EqualValues(t, DefaultFuel, a.Limits().Fuel)
+	require.EqualValues(t, 1_000_000, b.limits.Fuel)
+	require.EqualValues(t, DefaultFuel, a.limits.Fuel)
 	require.NotSame(t, a.code, compileFixture(t, rt, "loop", Limits{MemoryPages: 3}).code)
 	require.NotSame(t, a.code, compileFixture(t, rt, "loop", Limits{Depth: 3}).code)
 	for range 2 {

@@ -76,9 +76,6 @@ func (r *Runtime) Compile(ctx context.Context, wasm []byte, l Limits) (*Module, 
 // Digest returns the digest of the module as it was handed in.
 func (m *Module) Digest() Digest { return m.key.digest }
 
-// Limits returns the limits that the module was compiled for.
-func (m *Module) Limits() Limits { return m.limits }
-
 // Warnings returns the findings that did not refuse the module.
 func (m *Module) Warnings() []Finding { return m.findings }
 

@@ -122,9 +122,6 @@ func runtimeConfig(e Engine) wazero.RuntimeConfig {
 	return c.WithCoreFeatures(features).WithMemoryLimitPages(MaxMemoryPages).WithDebugInfoEnabled(false)
 }
 
-// Engine returns the engine that the runtime was made for.
-func (r *Runtime) Engine() Engine { return r.engine }
-
 // Close releases the runtime, and ends what it is compiling. Modules and
 // strategies made with it are unusable afterwards.
 func (r *Runtime) Close(ctx context.Context) error {

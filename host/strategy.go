@@ -127,9 +127,6 @@ func (s *Strategy) Digest() Digest {
 	return s.wasm.mod.Digest()
 }
 
-// Limits returns what bounds each call.
-func (s *Strategy) Limits() Limits { return s.limits }
-
 // Warnings returns what admission had to say short of a refusal.
 func (s *Strategy) Warnings() []Finding {
 	if s.wasm == nil {

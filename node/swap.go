@@ -203,7 +203,6 @@ func (n *Node) activate(ctx context.Context, o swapOrder) error {
 	if err := n.spread(ctx, wasm); err != nil {
 		return err
 	}
-	n.strategist.Prepare(o.Type, o.Spec)
 	a, err := n.request(ctx, coordinator.SwapStrategy{Type: o.Type, Spec: o.Spec, Expect: &o.Expect, Cause: protocol.CauseSwap})
 	if err != nil {
 		return err

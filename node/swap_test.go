@@ -1,6 +1,9 @@
 package node
 
 import (
+	"crypto/sha256"
+	"fmt"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -26,4 +29,34 @@ func TestNoModuleIsNeededAfterARollbackToNothing(t *testing.T) {
 	ready, err := a.serveReady(make([]byte, 8))
 	require.NoError(t, err)
 	assert.Equal(t, []byte{1}, ready)
+}
+
+// Spec 1.4: where a module can't be had, hash gives homes and nothing moves; the strategy stays in force, and decides as soon as the module is there.
+func TestModuleThatComesLate(t *testing.T) {
+	f := newFleet(t)
+	wasm, err := os.ReadFile(smallModule(t, "well-behaved"))
+	require.NoError(t, err)
+	c := f.config("a")
+	c.Types[0].Strategy, c.Types[0].MaxFailures = fmt.Sprintf("sha256:%x", sha256.Sum256(wasm)), 1
+	a := f.start(c)
+	f.settled()
+	a.add(t, accountOn(3), 1)
+	is := func(state httpapi.StrategyState) func() bool {
+		return func() bool {
+			v, err := api{a.Node}.Strategies(t.Context())
+			return err == nil && len(v.Strategies) == 1 && v.Strategies[0].State == state && v.Strategies[0].Digest == c.Types[0].Strategy
+		}
+	}
+	require.Eventually(t, is(httpapi.StrategyMissing), patience, poll)
+	e, err := api{a.Node}.Explain(t.Context(), "ledger", 3)
+	require.NoError(t, err)
+	assert.Equal(t, "missing", e.Verdict)
+	_, err = a.modules.Put(wasm)
+	require.NoError(t, err)
+	require.Eventually(t, is(httpapi.StrategyActive), patience, poll)
+	a.add(t, accountOn(4), 1)
+	e, err = api{a.Node}.Explain(t.Context(), "ledger", 4)
+	require.NoError(t, err)
+	assert.Equal(t, "ok", e.Verdict)
+	assert.Equal(t, c.Types[0].Strategy, e.Digest)
 }

@@ -1,7 +1,6 @@
 package strategist
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -54,6 +53,28 @@ func TestSupersededIsGivenUp(t *testing.T) {
 	assert.Equal(t, Ready, state)
 }
 
+// Spec 1.4: a server that lacks a module when it learns of it, for want of peers say, gets it as soon as it can be had, though nobody asks it.
+func TestPrepareIsTriedAgain(t *testing.T) {
+	b := newBench(t)
+	wasm := fixture(t, "attack/well-behaved")
+	spec := specOf(wasm)
+	b.setFetch(func(modules.Digest) ([]byte, error) {
+		if b.fetches.Load() < 3 {
+			return nil, modules.ErrNotHere
+		}
+		return wasm, nil
+	})
+	b.Prepare("t", spec)
+	b.Prepare("other", spec)
+	require.Eventually(t, func() bool { s, _ := b.State(spec); return s == Ready }, patience, time.Millisecond)
+	assert.EqualValues(t, 3, b.fetches.Load())
+	b.Strategist.mu.Lock()
+	defer b.Strategist.mu.Unlock()
+	assert.Same(t, b.loaded[keyOf(spec)], b.prepared["t"])
+	assert.Same(t, b.loaded[keyOf(spec)], b.prepared["other"])
+	assert.Equal(t, 2, b.loaded[keyOf(spec)].users)
+}
+
 // A call that waits keeps what it waits for.
 func TestSupersededWhileACallWaits(t *testing.T) {
 	b := newBench(t)
@@ -98,19 +119,23 @@ func TestBuiltinAnswersAtOnce(t *testing.T) {
 // asked names the strategy that a call would be made to.
 func (b *bench) asked(t *testing.T, spec protocol.StrategySpec) string {
 	t.Helper()
+	b.Strategist.mu.Lock()
 	l := b.start(spec)
+	b.Strategist.mu.Unlock()
 	defer b.release(l)
 	s, err := b.wait(l, spec)
 	require.NoError(t, err)
 	return s.Name()
 }
 
-// For any other strategy calls wait, but not for ever: then the fallback gives homes.
+// For any other strategy calls wait, but not for ever: then the fallback gives homes. Once it is ready it decides, as if it had been all the time:
+// no slow machine costs a type its strategy.
 func TestPatienceEnds(t *testing.T) {
 	b := newBench(t)
-	b.setFetch(func(modules.Digest) ([]byte, error) { <-b.ctx.Done(); return nil, context.Cause(b.ctx) })
+	wasm, gate := fixture(t, "attack/well-behaved"), make(chan struct{})
+	b.setFetch(func(modules.Digest) ([]byte, error) { <-gate; return wasm, nil })
 	b.patience = loadPatience
-	spec := specOf(fixture(t, "attack/well-behaved"))
+	spec := specOf(wasm)
 	b.Prepare("t", spec)
 	b.loadingOf(spec).began = time.Now().Add(-loadPatience)
 	a := b.ask(t, spec)
@@ -119,6 +144,10 @@ func TestPatienceEnds(t *testing.T) {
 	assert.Contains(t, a.Failure.Detail, "still being fetched or compiled")
 	state, _ := b.State(spec)
 	assert.Equal(t, Preparing, state, "the next call may find it")
+	assert.Equal(t, Stats{}, b.Stats("t", spec), "it counts as a call of the strategy")
+	close(gate)
+	<-b.loadingOf(spec).done
+	require.Nil(t, b.ask(t, spec).Failure)
 	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "strategy-rules.md"))
 	require.NoError(t, err)
 	assert.Contains(t, string(doc), fmt.Sprintf("Its own calls wait for %.0f s", loadPatience.Seconds()))

@@ -1,7 +1,7 @@
 // Package strategist keeps the strategies of a node's types compiled and ready, fetches modules that are missing, and makes the calls that
 // the coordinator asks for. It decides nothing: every outcome goes back to the coordinator as an event.
 //
-// Goroutines: one for each module that is being prepared and each call under way; Close waits for them, and for admissions under way.
+// Goroutines: one for each module that is being prepared, or will be tried again, and each call under way; Close waits for them, and for admissions under way.
 package strategist
 
 import (
@@ -73,6 +73,7 @@ type loading struct {
 	name     string // what the module calls itself
 	err      error
 	again    time.Time // when what failed is tried again
+	said     string    // why it failed before, which the log has
 	used     time.Time
 	users    int
 	// superseded is set once another strategy was prepared in its place.
@@ -120,14 +121,18 @@ func (s *Strategist) Close() error {
 
 // Prepare fetches and compiles a type's strategy in the background, so that its first call need not wait, and keeps it until another one is
 // prepared for the type. One that is superseded before it is ready is given up, unless a call waits for it: who replays a log makes only the
-// strategies ready that are in force at its end.
+// strategies ready that are in force at its end. One that cannot be had is tried again until it can.
 func (s *Strategist) Prepare(t sharding.TypeName, spec protocol.StrategySpec) {
 	if spec.Digest == ([32]byte{}) {
 		return
 	}
-	l := s.start(spec)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.prepare(t, spec)
+}
+
+func (s *Strategist) prepare(t sharding.TypeName, spec protocol.StrategySpec) {
+	l := s.start(spec)
 	before := s.prepared[t]
 	s.prepared[t] = l
 	if before != nil && before != l {
@@ -181,29 +186,27 @@ func nameOf(d pluginapi.Description, spec protocol.StrategySpec) string {
 	return spec.Source
 }
 
-// start gives the strategy's loading, beginning it where needed, and counts a user.
+// start gives the strategy's loading, beginning it where needed, and counts a user; s.mu is held.
 func (s *Strategist) start(spec protocol.StrategySpec) *loading {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.closed {
 		l := &loading{done: make(chan struct{}), cancel: func() {}, err: errStopping, users: 1}
 		close(l.done)
 		return l
 	}
-	k := keyOf(spec)
+	k, said := keyOf(spec), ""
 	l := s.loaded[k]
 	if l != nil {
 		select {
 		case <-l.done:
 			if l.err != nil && !time.Now().Before(l.again) {
 				delete(s.loaded, k)
-				l = nil
+				l, said = nil, l.err.Error()
 			}
 		default:
 		}
 	}
 	if l == nil {
-		l = &loading{key: k, done: make(chan struct{}), began: time.Now(), used: time.Now()}
+		l = &loading{key: k, said: said, done: make(chan struct{}), began: time.Now(), used: time.Now()}
 		l.ctx, l.cancel = context.WithCancel(s.ctx)
 		s.loaded[k] = l
 		s.evict()
@@ -291,11 +294,34 @@ func (s *Strategist) run(l *loading, spec protocol.StrategySpec) {
 		l.err, l.again = err, time.Now().Add(pauseMissing)
 		if errors.Is(err, host.ErrRefused) {
 			l.again = time.Now().Add(pauseRefused)
+		} else {
+			s.wg.Go(func() { s.retry(l, spec) })
 		}
-		log.Warn("a strategy cannot be made ready", "error", err)
+		if err.Error() != l.said {
+			log.Warn("a strategy cannot be made ready", "error", err)
+		}
 	default:
 		l.strategy, l.name = strategy, name
 		log.Info("strategy ready", "name", name, "took", time.Since(l.began).Round(time.Millisecond))
+	}
+}
+
+// retry prepares once more what could not be had, for the types that still have it: nobody asks a server that does not lead, and when it does
+// lead the module ought to be here.
+func (s *Strategist) retry(l *loading, spec protocol.StrategySpec) {
+	pause := time.NewTimer(time.Until(l.again))
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-s.ctx.Done():
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for t, prepared := range s.prepared {
+		if prepared == l {
+			s.prepare(t, spec)
+		}
 	}
 }
 
@@ -341,7 +367,9 @@ func (s *Strategist) Ask(a coordinator.AskStrategy) {
 
 func (s *Strategist) answer(a coordinator.AskStrategy) coordinator.StrategyAnswered {
 	out := coordinator.StrategyAnswered{Ask: a.Ask}
+	s.mu.Lock()
 	l := s.start(a.Spec)
+	s.mu.Unlock()
 	defer s.release(l)
 	strategy, err := s.wait(l, a.Spec)
 	if err != nil {
