@@ -295,7 +295,7 @@ func (s *Strategist) run(l *loading, spec protocol.StrategySpec) {
 		if errors.Is(err, host.ErrRefused) {
 			l.again = time.Now().Add(pauseRefused)
 		} else {
-			s.wg.Go(func() { s.retry(l, spec) })
+			s.wg.Go(func() { s.retryAfter(pauseMissing, l, spec) })
 		}
 		if err.Error() != l.said {
 			log.Warn("a strategy cannot be made ready", "error", err)
@@ -306,13 +306,13 @@ func (s *Strategist) run(l *loading, spec protocol.StrategySpec) {
 	}
 }
 
-// retry prepares once more what could not be had, for the types that still have it: nobody asks a server that does not lead, and when it does
+// retryAfter prepares once more what could not be had, for the types that still have it: nobody asks a server that does not lead, and when it does
 // lead the module ought to be here.
-func (s *Strategist) retry(l *loading, spec protocol.StrategySpec) {
-	pause := time.NewTimer(time.Until(l.again))
-	defer pause.Stop()
+func (s *Strategist) retryAfter(pause time.Duration, l *loading, spec protocol.StrategySpec) {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
 	select {
-	case <-pause.C:
+	case <-timer.C:
 	case <-s.ctx.Done():
 		return
 	}

@@ -299,11 +299,12 @@ func TestPauseAfterAFailure(t *testing.T) {
 		began := time.Now()
 		require.NotNil(t, b.ask(t, spec).Failure)
 		ended := time.Now()
-		again := b.loadingOf(spec).again
-		assert.False(t, again.Before(began.Add(c.pause)), "too early")
-		assert.False(t, again.After(ended.Add(c.pause)), "too late")
 		first := b.loadingOf(spec)
+		b.Strategist.mu.Lock()
+		assert.False(t, first.again.Before(began.Add(c.pause)), "too early")
+		assert.False(t, first.again.After(ended.Add(c.pause)), "too late")
 		first.again = ended.Add(time.Hour)
+		b.Strategist.mu.Unlock()
 		b.ask(t, spec)
 		assert.Same(t, first, b.loadingOf(spec), "the pause is not kept")
 	}
