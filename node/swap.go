@@ -47,6 +47,9 @@ func (n *Node) swap(ctx context.Context, r httpapi.SwapRequest) error {
 		if err != nil {
 			return &httpapi.Problem{Kind: httpapi.KindUnknownModule, Detail: err.Error(), Hint: "send the module itself"}
 		}
+	case spec.Digest == ([32]byte{}):
+		return &httpapi.Problem{Kind: httpapi.KindConflict, Detail: fmt.Sprintf("%s has no strategy module at present: the built-in hash gives homes, which has no configuration and no limits", r.Type),
+			Hint: fmt.Sprintf("name a strategy: drover strategy swap %s builtin:leastshard", r.Type)}
 	default: // configuration and limits alone
 		if wasm, err = n.modules.Get(spec.Digest); errors.Is(err, modules.ErrNotHere) {
 			wasm, err = n.fetchModule(ctx, spec.Digest)
@@ -105,11 +108,11 @@ func set[T any](into *T, from *T) {
 	}
 }
 
-// refusal turns an admission error into a problem with its findings.
+// refusal turns an admission error into a problem with its findings. What else went wrong, a caller who gave up too, says nothing about the module.
 func refusal(err error) error {
 	var refused *host.RefusedError
 	if !errors.As(err, &refused) {
-		return &httpapi.Problem{Kind: httpapi.KindRefusedStrategy, Detail: err.Error()}
+		return &httpapi.Problem{Kind: httpapi.KindUnavailable, Detail: "the module could not be examined, the old strategy stays: " + err.Error()}
 	}
 	p := &httpapi.Problem{Kind: httpapi.KindRefusedStrategy, Detail: refused.Error(), Hint: "drover strategy check says the same before it is sent"}
 	for _, f := range refused.Findings {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"os"
@@ -9,7 +10,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/droverhq/drover/host"
 	"github.com/droverhq/drover/internal/httpapi"
+	"github.com/droverhq/drover/internal/transport"
 )
 
 // Spec 1.3 and 1.4: where no strategy ever worked the built-in hash is what remains, without a module. There is none to copy then, and a
@@ -26,9 +29,19 @@ func TestNoModuleIsNeededAfterARollbackToNothing(t *testing.T) {
 		return err == nil && len(v.Strategies) == 1 && v.Strategies[0].State == httpapi.StrategyReverted
 	}, patience, poll)
 	assert.Empty(t, a.activeDigests())
-	ready, err := a.serveReady(make([]byte, 8))
+	ready, err := a.serve(t.Context(), transport.Peer{}, callReady, make([]byte, 8))
 	require.NoError(t, err)
 	assert.Equal(t, []byte{1}, ready)
+	fuel := uint64(20_000_000)
+	_, err = api{a.Node}.Swap(t.Context(), httpapi.SwapRequest{Type: "ledger", Limits: &httpapi.Limits{Fuel: &fuel}})
+	assert.Equal(t, httpapi.KindConflict, kindOf(err), "%v", err)
+	assert.ErrorContains(t, err, "has no strategy module")
+}
+
+// A module is refused for what it is; that somebody gave up, or the node stops, is not its fault.
+func TestRefusal(t *testing.T) {
+	assert.Equal(t, httpapi.KindRefusedStrategy, kindOf(refusal(&host.RefusedError{})))
+	assert.Equal(t, httpapi.KindUnavailable, kindOf(refusal(context.DeadlineExceeded)))
 }
 
 // Spec 1.4: where a module can't be had, hash gives homes and nothing moves; the strategy stays in force, and decides as soon as the module is there.
