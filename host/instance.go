@@ -122,7 +122,7 @@ func mostOutput(shards int) uint32 {
 func (in *instance) take(packed uint64, most uint32) ([]byte, error) {
 	ptr, n := uint32(packed>>32), uint32(packed)
 	if n > most {
-		return nil, badOutput("%d bytes: at most %d", n, most)
+		return nil, badOutput("an answer of %d bytes: at most %d are taken, see docs/strategy-rules.md", n, most)
 	}
 	b, ok := in.mod.Memory().Read(ptr, n)
 	if !ok {
