@@ -1,7 +1,8 @@
 // Package strategist keeps the strategies of a node's types compiled and ready, fetches modules that are missing, and makes the calls that
 // the coordinator asks for. It decides nothing: every outcome goes back to the coordinator as an event.
 //
-// Goroutines: one for each module that is being prepared, or will be tried again, and each call under way; Close waits for them, and for admissions under way.
+// Goroutines: one for each module that is being prepared, or will be tried again, and each call under way; Close waits for them, and for
+// admissions under way.
 package strategist
 
 import (
@@ -306,8 +307,8 @@ func (s *Strategist) run(l *loading, spec protocol.StrategySpec) {
 	}
 }
 
-// retryAfter prepares once more what could not be had, for the types that still have it: nobody asks a server that does not lead, and when it does
-// lead the module ought to be here.
+// retryAfter prepares once more what could not be had, for the types that still have it: nobody asks a server that does not lead, and when it
+// does lead the module ought to be here.
 func (s *Strategist) retryAfter(pause time.Duration, l *loading, spec protocol.StrategySpec) {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
