@@ -74,7 +74,7 @@ type Runtime struct {
 	engine  Engine
 	log     *slog.Logger
 	wazero  wazero.Runtime
-	checker wazero.Runtime // validates modules as they were handed in; compiles nothing
+	checker wazero.Runtime // validates modules before they are rewritten; compiles nothing
 	cache   wazero.CompilationCache
 	// cacheDir is where machine code lies; empty if it is not kept.
 	cacheDir string
