@@ -6,15 +6,17 @@ import (
 	"time"
 )
 
-// most bounds what is remembered: keys may come from strangers.
+// most bounds the keys that are remembered: they may come from strangers. While there are more, the others share one line.
 const most = 1024
 
 // Limiter lets one line of each key pass in Every. Its methods may be called from any goroutine.
 type Limiter struct {
 	Every time.Duration
 
-	mu   sync.Mutex
-	seen map[string]*line
+	mu     sync.Mutex
+	seen   map[string]*line
+	others line
+	swept  time.Time
 }
 
 type line struct {
@@ -28,18 +30,37 @@ func (l *Limiter) Pass(key string) (ok bool, hidden int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.seen[key]
+	if s == nil && len(l.seen) >= most {
+		l.sweep(now)
+	}
 	switch {
-	case s == nil:
-		if l.seen == nil || len(l.seen) >= most {
+	case s == nil && len(l.seen) < most:
+		if l.seen == nil {
 			l.seen = map[string]*line{}
 		}
 		l.seen[key] = &line{at: now}
 		return true, 0
-	case now.Sub(s.at) < l.Every:
+	case s == nil:
+		s = &l.others
+	}
+	if !s.at.IsZero() && now.Sub(s.at) < l.Every {
 		s.hidden++
 		return false, 0
 	}
 	hidden = s.hidden
 	s.at, s.hidden = now, 0
 	return true, hidden
+}
+
+// sweep forgets keys that would pass, at most once a sixteenth of Every: a flood of new keys must not look at all of them each time.
+func (l *Limiter) sweep(now time.Time) {
+	if now.Sub(l.swept) < l.Every/16 {
+		return
+	}
+	l.swept = now
+	for key, s := range l.seen { // unordered: each is judged alone
+		if now.Sub(s.at) >= l.Every {
+			delete(l.seen, key)
+		}
+	}
 }

@@ -33,13 +33,40 @@ func TestLimiter(t *testing.T) {
 	})
 }
 
-// Keys of strangers fill no memory.
+// Keys of strangers fill neither memory nor the log, and take no line from a key that is known.
 func TestLimiterIsBounded(t *testing.T) {
-	l := &Limiter{Every: time.Hour}
-	for i := range 10 * most {
-		l.Pass(fmt.Sprint(i))
-		assert.LessOrEqual(t, len(l.seen), most)
-	}
+	const flood = 2 * most
+	synctest.Test(t, func(t *testing.T) {
+		l := &Limiter{Every: time.Hour}
+		l.Pass("known")
+		for minute := range 60 {
+			passed := 0
+			for i := range flood {
+				if ok, _ := l.Pass(fmt.Sprint(minute, "|", i)); ok {
+					passed++
+				}
+			}
+			assert.LessOrEqual(t, len(l.seen), most)
+			if minute == 0 {
+				assert.Equal(t, most, passed, "one of them is that of all others")
+			} else {
+				assert.Zero(t, passed)
+			}
+			time.Sleep(time.Minute)
+		}
+		ok, hidden := l.Pass("known")
+		assert.True(t, ok)
+		assert.Zero(t, hidden)
+		passed, hiddenInAll := 0, 0
+		for i := range flood {
+			if ok, hidden := l.Pass(fmt.Sprint("later|", i)); ok {
+				passed++
+				hiddenInAll += hidden
+			}
+		}
+		assert.Equal(t, most, passed, "room is made of what has not been said for long")
+		assert.Equal(t, 60*flood-most, hiddenInAll)
+	})
 }
 
 func TestLimiterHammer(t *testing.T) {
