@@ -14,9 +14,10 @@ import (
 
 // Bounds of what is carried, in bytes.
 const (
-	MaxFrame  = 8 << 20
-	MaxCall   = 16 << 20 // body of a request or an answer
-	maxMethod = 255
+	MaxFrame        = 8 << 20  // of class data
+	MaxControlFrame = 16 << 20 // a registration names each shard that the node serves
+	MaxCall         = 16 << 20 // body of a request or an answer
+	maxMethod       = 255
 )
 
 // Config describes one node's transport. Self, Label, Bind and Logger must be set.

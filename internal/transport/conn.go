@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,7 @@ type conn struct {
 	class   Class
 	inbound bool
 	set     *connSet
+	use     *use        // of an inbound one: what its peer takes up here
 	claimed atomic.Bool // its one stream has been opened
 	ended   atomic.Bool
 	cause   atomic.Pointer[error] // why this side closed it
@@ -57,28 +59,64 @@ func (c *conn) direction() Direction {
 	return Out
 }
 
+// Bounds of what one authenticated node may take up, whatever incarnations it claims: so that one that leaks or floods takes file descriptors and
+// memory from no other. A node has one connection of each class but raft, of which it has a handful, and some that are not seen to be broken yet.
+const (
+	connsOfNode = 64
+	callsOfNode = 16 // requests at once, each with a body of up to MaxCall; more wait, with their bodies unread
+)
+
+// use is what one node takes up by the connections that it made to here.
+type use struct {
+	conns int
+	calls chan struct{} // a token for each request under way
+}
+
 // connSet holds every connection that stands.
 type connSet struct {
 	mu     sync.Mutex
 	all    map[*conn]struct{}
+	uses   map[sharding.NodeID]*use
 	closed bool
 }
 
-// add takes a connection in, unless the set is closed.
-func (s *connSet) add(c *conn) bool {
+// add takes a connection in, unless the set is closed, or the peer has too many already.
+func (s *connSet) add(c *conn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return false
+		return ErrClosed
+	}
+	if c.inbound {
+		name := c.peer.Member.Node
+		u := s.uses[name]
+		if u == nil {
+			u = &use{calls: make(chan struct{}, callsOfNode)}
+			s.uses[name] = u
+		}
+		if u.conns >= connsOfNode {
+			return &crowdedError{what: fmt.Sprintf("node %q has %d connections to this node already: if it leaks them, restart it", name, u.conns)}
+		}
+		u.conns++
+		c.use = u
 	}
 	s.all[c] = struct{}{}
-	return true
+	return nil
 }
 
 func (s *connSet) remove(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if _, here := s.all[c]; !here {
+		return
+	}
 	delete(s.all, c)
+	if c.use == nil {
+		return
+	}
+	if c.use.conns--; c.use.conns == 0 {
+		delete(s.uses, c.peer.Member.Node)
+	}
 }
 
 func (s *connSet) len() int {

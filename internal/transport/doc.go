@@ -15,6 +15,7 @@
 //
 //   - accept loop: owns the listener; hands each connection to a goroutine of its own for the handshake, which ends
 //     when the connection is handed on, or refused, or its time is up.
+//   - expiry, with TLS: says each day that the certificate ends soon. Ends at Close.
 //   - link, one a (peer, class) that frames were sent to: dials, writes batches, reports Up and Down. Ends when the peer is
 //     no longer wanted, or at Close.
 //   - inbound stream, one a (peer, class) that frames come from: reads batches and calls Handler.Frame. Runs in a

@@ -87,14 +87,22 @@ func (e *HandshakeError) Error() string {
 // passing says that the failure is what happens when a peer starts, ends or is found under an old identity, and no misconfiguration.
 func (e *HandshakeError) passing() bool {
 	switch e.Reason {
-	case ReasonIO, ReasonTimeout, ReasonBusy, ReasonFault:
+	case ReasonIO, ReasonTimeout, ReasonFault:
 		return true
+	case ReasonBusy:
+		_, crowded := errors.AsType[*crowdedError](e.Err)
+		return !crowded
 	case ReasonName:
 		m, ok := errors.AsType[*NameMismatchError](e.Err)
 		return e.Remote || ok && m.Want.Node == m.Got.Node
 	}
 	return false
 }
+
+// crowdedError says that somebody takes up more of this node than a peer in order does.
+type crowdedError struct{ what string }
+
+func (e *crowdedError) Error() string { return e.what }
 
 // Misfit says that the two sides are configured for different clusters: neither time nor a retry mends that (spec 5.1).
 func (e *HandshakeError) Misfit() bool {

@@ -124,7 +124,7 @@ func (f *Faults) Inject(to sharding.Member, class Class, frame []byte) error {
 	if l == nil || !l.isUp() {
 		return fmt.Errorf("inject: no %s stream to %s stands", class, to)
 	}
-	return l.send(frame)
+	return l.send(func(q *queue) bool { return q.add(frame) })
 }
 
 // Apply runs one command, so that tests of separate processes reach the fault points too:

@@ -28,7 +28,8 @@ const (
 
 	streamWindow  = 1 << 20
 	ioBuffer      = 64 << 10
-	callsAtOnce   = 256              // on one connection
+	callsAtOnce   = 64               // on one connection; see callsOfNode
+	maxHeaders    = 16 << 10         // bytes of a request's; grpc allows a thousand times as many
 	pingAfter     = 10 * time.Second // of silence; grpc allows no less
 	pingTimeout   = 5 * time.Second
 	callsOverhead = 64 << 10 // of a call beyond its body
@@ -51,6 +52,7 @@ func newGRPCCarrier(s server, addr net.Addr, timeout time.Duration) *grpcCarrier
 		grpc.MaxRecvMsgSize(MaxCall+callsOverhead),
 		grpc.MaxSendMsgSize(MaxCall+callsOverhead),
 		grpc.MaxConcurrentStreams(callsAtOnce),
+		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.InitialWindowSize(streamWindow),
 		grpc.InitialConnWindowSize(streamWindow),
 		grpc.ReadBufferSize(ioBuffer),
@@ -340,6 +342,12 @@ func (g *grpcCarrier) call(_ any, ctx context.Context, decode func(any) error, _
 	}
 	if c.class != Call {
 		return nil, status.Error(codes.FailedPrecondition, "this connection is not of class call")
+	}
+	select { // before the body is read
+	case c.use.calls <- struct{}{}:
+		defer func() { <-c.use.calls }()
+	case <-ctx.Done():
+		return nil, status.FromContextError(ctx.Err()).Err()
 	}
 	var r received
 	if err := decode(&r); err != nil {

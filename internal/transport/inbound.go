@@ -38,16 +38,15 @@ func (t *Transport) acceptLoop() {
 
 // admit starts a handshake, unless too many are unfinished: strangers must not use up memory.
 func (t *Transport) admit(raw net.Conn) {
-	select {
-	case t.slots <- struct{}{}:
-	default:
-		t.counters.refused[ReasonBusy].Add(1)
+	from := sourceOf(raw.RemoteAddr())
+	if err := t.door.enter(from); err != nil {
 		raw.Close()
+		t.noteRefused(&HandshakeError{Reason: ReasonBusy, Addr: raw.RemoteAddr().String(), Err: err})
 		return
 	}
 	t.work.Go(func() {
 		c, err := t.welcome(raw)
-		<-t.slots
+		t.door.leave(from)
 		if err != nil {
 			t.noteRefused(err)
 			return
@@ -171,7 +170,7 @@ func (t *Transport) readBatch(c *conn, s inStream) error {
 	}
 	count := &t.counters.classes[c.class]
 	count.batchesReceived.Add(1)
-	return eachFrame(data, func(frame []byte) {
+	return eachFrame(data, c.class.maxFrame(), func(frame []byte) {
 		if t.cfg.Faults.drops(In, name, c.class) {
 			return
 		}

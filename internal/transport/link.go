@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -48,13 +49,14 @@ func (l *link) isUp() bool {
 	return l.up
 }
 
-func (l *link) send(frame []byte) error {
+// send queues what add puts into the queue.
+func (l *link) send(add func(*queue) bool) error {
 	l.mu.Lock()
 	err := l.refusing
 	if err == nil && l.draining {
 		err = ErrClosed
 	}
-	if err == nil && !l.q.add(frame) {
+	if err == nil && !add(&l.q) {
 		err = ErrBackPressure
 	}
 	if err == nil {
@@ -114,8 +116,10 @@ func (l *link) run() {
 		stream, err := l.connect()
 		if err == nil {
 			began := time.Now()
+			stop := context.AfterFunc(l.ctx, stream.close) // a writer that waits for a peer which does not read looks at no context
 			l.setUp()
 			err = l.pump(stream)
+			stop()
 			stream.close()
 			l.t.counters.classes[l.class].breaks.Add(1)
 			if time.Since(began) >= stableAfter {
@@ -209,7 +213,6 @@ func (l *link) down(err error, accept bool) {
 
 // pump writes batches until the stream or the link ends.
 func (l *link) pump(stream outStream) error {
-	count := &l.t.counters.classes[l.class]
 	yielded := false
 	for {
 		l.mu.Lock()
@@ -239,19 +242,48 @@ func (l *link) pump(stream outStream) error {
 		b := l.q.pop()
 		l.mu.Unlock()
 		yielded = false
-		l.t.cfg.Faults.delay(l.ctx, Out, l.to.Node, l.class)
-		frames, bytes := b.frames, b.bytes
-		if err := stream.send(b); err != nil {
-			if l.ctx.Err() != nil {
-				return context.Cause(l.ctx)
-			}
-			<-stream.done() // knows why
-			return streamEnd(stream)
+		err := error(nil)
+		if b.bulk != nil {
+			err = l.writeBulk(stream, b.bulk)
+		} else {
+			err = l.write(stream, b)
 		}
-		count.batchesSent.Add(1)
-		count.framesSent.Add(uint64(frames))
-		count.bytesSent.Add(uint64(bytes))
+		if err != nil {
+			return err
+		}
 	}
+}
+
+func (l *link) writeBulk(stream outStream, frames iter.Seq[[]byte]) error {
+	for frame := range frames {
+		if len(frame) > l.class.maxFrame() {
+			l.t.counters.classes[l.class].rejected.Add(1)
+			continue
+		}
+		if err := l.write(stream, single(frame)); err != nil {
+			l.t.counters.classes[l.class].framesLost.Add(1)
+			return err
+		}
+	}
+	return nil
+}
+
+// write hands a batch to the stream, and waits while the peer reads slowly.
+func (l *link) write(stream outStream, b *batch) error {
+	l.t.cfg.Faults.delay(l.ctx, Out, l.to.Node, l.class)
+	frames, bytes := b.frames, b.bytes // the batch may be another's afterwards
+	if err := stream.send(b); err != nil {
+		if l.ctx.Err() != nil {
+			return context.Cause(l.ctx)
+		}
+		<-stream.done() // knows why
+		return streamEnd(stream)
+	}
+	count := &l.t.counters.classes[l.class]
+	count.batchesSent.Add(1)
+	count.framesSent.Add(uint64(frames))
+	count.bytesSent.Add(uint64(bytes))
+	return nil
 }
 
 // finish ends a stream whose queue is empty, and waits for the peer to have handed all over.

@@ -39,6 +39,14 @@ func (c Class) String() string {
 func (c Class) valid() bool    { return c >= Control && c <= Raft }
 func (c Class) isStream() bool { return c == Control || c == Data }
 
+// maxFrame bounds the frames of a class, in bytes.
+func (c Class) maxFrame() int {
+	if c == Control {
+		return MaxControlFrame
+	}
+	return MaxFrame
+}
+
 // Versions is the range of wire versions that a node reads.
 type Versions struct{ Oldest, Newest uint8 }
 

@@ -3,6 +3,7 @@ package transport
 import (
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"sync"
 )
 
@@ -15,8 +16,12 @@ const (
 type batch struct {
 	data   *[]byte
 	frames int
-	bytes  int // of the frames alone
+	bytes  int              // of the frames alone
+	bulk   iter.Seq[[]byte] // instead of data: frames that are made when their turn has come
 }
+
+// maxBulks is how many bulks may wait in a queue: they keep in memory what they are made from.
+const maxBulks = 1
 
 var batchPool = sync.Pool{New: func() any {
 	b := make([]byte, 0, batchSize)
@@ -44,6 +49,7 @@ type queue struct {
 	batches   []*batch
 	frames    int
 	bytes     int
+	bulks     int
 	maxFrames int
 	maxBytes  int
 }
@@ -58,23 +64,47 @@ func (q *queue) add(frame []byte) bool {
 	if n := len(q.batches); n > 0 {
 		tail = q.batches[n-1]
 	}
-	if tail == nil || len(*tail.data)+need > batchSize {
+	if tail == nil || tail.bulk != nil || len(*tail.data)+need > batchSize {
 		tail = newBatch(need)
 		q.batches = append(q.batches, tail)
 	}
-	*tail.data = binary.AppendUvarint(*tail.data, uint64(len(frame)))
-	*tail.data = append(*tail.data, frame...)
-	tail.frames++
-	tail.bytes += len(frame)
+	tail.add(frame)
 	q.frames++
 	q.bytes += len(frame)
 	return true
 }
 
-// head is the size of the next batch, 0 when there is none.
+func (b *batch) add(frame []byte) {
+	*b.data = binary.AppendUvarint(*b.data, uint64(len(frame)))
+	*b.data = append(*b.data, frame...)
+	b.frames++
+	b.bytes += len(frame)
+}
+
+// single makes a batch of one frame.
+func single(frame []byte) *batch {
+	b := newBatch(len(frame) + binary.MaxVarintLen32)
+	b.add(frame)
+	return b
+}
+
+// addBulk puts a bulk at the end. It says no when there is one already.
+func (q *queue) addBulk(frames iter.Seq[[]byte]) bool {
+	if q.bulks >= maxBulks {
+		return false
+	}
+	q.batches = append(q.batches, &batch{bulk: frames})
+	q.bulks++
+	return true
+}
+
+// head is the size of the next batch, 0 when there is none; a bulk is as large as one gets.
 func (q *queue) head() int {
-	if len(q.batches) == 0 {
+	switch {
+	case len(q.batches) == 0:
 		return 0
+	case q.batches[0].bulk != nil:
+		return batchSize
 	}
 	return len(*q.batches[0].data)
 }
@@ -87,25 +117,33 @@ func (q *queue) pop() *batch {
 	}
 	q.frames -= b.frames
 	q.bytes -= b.bytes
+	if b.bulk != nil {
+		q.bulks--
+	}
 	return b
 }
 
-// drop empties the queue and says how many frames were in it.
+// drop empties the queue and says how many frames were in it, a bulk counted as one.
 func (q *queue) drop() int {
-	n := q.frames
+	n := q.frames + q.bulks
 	for _, b := range q.batches {
-		freeBatchData(b.data)
+		if b.bulk == nil {
+			freeBatchData(b.data)
+		}
 	}
-	q.batches, q.frames, q.bytes = nil, 0, 0
+	q.batches, q.frames, q.bytes, q.bulks = nil, 0, 0, 0
 	return n
 }
 
-// eachFrame takes a batch apart.
-func eachFrame(data []byte, do func(frame []byte)) error {
+// eachFrame takes a batch apart. A frame above most bytes is an error, as is what is no batch.
+func eachFrame(data []byte, most int, do func(frame []byte)) error {
 	for len(data) > 0 {
 		n, used := binary.Uvarint(data)
-		if used <= 0 || n > uint64(len(data)-used) {
+		switch {
+		case used <= 0 || n > uint64(len(data)-used):
 			return fmt.Errorf("malformed batch: frame of %d bytes, %d left", n, len(data))
+		case n > uint64(most):
+			return fmt.Errorf("the peer sent a frame of %d bytes, at most %d are allowed: it runs another release", n, most)
 		}
 		do(data[used : used+int(n) : used+int(n)])
 		data = data[used+int(n):]

@@ -24,7 +24,7 @@ func (t *Transport) SelfPeer() Peer {
 	}
 }
 
-func (t *Transport) sendSelf(class Class, frame []byte) error {
+func (t *Transport) sendSelf(class Class, add func(*queue) bool) error {
 	t.mu.Lock()
 	l := t.self[class]
 	if l == nil && !t.closed {
@@ -44,7 +44,7 @@ func (t *Transport) sendSelf(class Class, frame []byte) error {
 	if l.closed || l.ending {
 		return ErrClosed
 	}
-	if !l.q.add(frame) {
+	if !add(&l.q) {
 		t.counters.classes[class].rejected.Add(1)
 		return ErrBackPressure
 	}
@@ -64,8 +64,16 @@ func (t *Transport) runSelf(l *selfLink, class Class) {
 			t.handler.Down(me.Member, class, err)
 			return
 		}
+		if b.bulk != nil {
+			for frame := range b.bulk {
+				if !l.isClosed() && len(frame) <= class.maxFrame() {
+					t.handler.Frame(me, class, frame)
+				}
+			}
+			continue
+		}
 		// The queue made these lengths: they fit.
-		_ = eachFrame(*b.data, func(frame []byte) { t.handler.Frame(me, class, frame) })
+		_ = eachFrame(*b.data, class.maxFrame(), func(frame []byte) { t.handler.Frame(me, class, frame) })
 		freeBatchData(b.data)
 	}
 }
@@ -86,6 +94,12 @@ func (l *selfLink) next() (*batch, error) {
 	default:
 		return l.q.pop(), nil
 	}
+}
+
+func (l *selfLink) isClosed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closed
 }
 
 func (l *selfLink) drain() {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -56,7 +58,7 @@ type Transport struct {
 	raft    *connListener
 	carrier carrier
 	conns   connSet
-	slots   chan struct{} // unfinished inbound handshakes
+	door    door
 
 	refusals loglimit.Limiter
 
@@ -97,12 +99,12 @@ func New(cfg Config, handler Handler) (*Transport, error) {
 	}
 	t := &Transport{
 		cfg: cfg, handler: handler, log: cfg.Logger, lis: lis, raft: newConnListener(lis.Addr()),
-		slots:   make(chan struct{}, cfg.Handshakes),
 		targets: map[sharding.Member]string{}, links: map[linkKey]*link{}, calls: map[sharding.Member]*caller{},
 		refusals: loglimit.Limiter{Every: time.Minute},
 		self:     map[Class]*selfLink{}, inbound: map[linkKey]*inbound{},
 	}
-	t.conns.all = map[*conn]struct{}{}
+	t.door = door{most: cfg.Handshakes, mostOf: min(cfg.Handshakes, handshakesOfAddr), from: map[netip.Addr]int{}}
+	t.conns.all, t.conns.uses = map[*conn]struct{}{}, map[sharding.NodeID]*use{}
 	t.ctx, t.cancel = context.WithCancelCause(context.Background())
 	t.id = identity{self: cfg.greeting(), ring: ring, creds: cfg.TLS, timeout: cfg.HandshakeTimeout, faults: cfg.Faults}
 	t.id.localhost = t.id.self.mode == modeOpen
@@ -110,7 +112,37 @@ func New(cfg Config, handler Handler) (*Transport, error) {
 	t.carrier = newGRPCCarrier(t, lis.Addr(), cfg.HandshakeTimeout)
 	cfg.Faults.attach(t)
 	t.work.Go(t.acceptLoop)
+	if cfg.TLS != nil {
+		t.work.Go(t.watchExpiry)
+	}
 	return t, nil
+}
+
+// A node says each day that its certificate will end soon. The end breaks no connection that stands, and lets no other be made: so nobody would
+// notice it before the next restart or hiccup of the network, and then on all nodes at once that were set up together.
+const (
+	expirySoon = 30 * 24 * time.Hour
+	expiryLook = 24 * time.Hour
+)
+
+func (t *Transport) watchExpiry() {
+	ends := t.cfg.TLS.Certificate.Leaf.NotAfter
+	ticker := time.NewTicker(expiryLook)
+	defer ticker.Stop()
+	for {
+		if left := time.Until(ends); left < expirySoon {
+			text := "this node's certificate expires soon"
+			if left <= 0 {
+				text = "this node's certificate has expired: no new connection with it is accepted"
+			}
+			t.log.Warn(text, "expires", ends.UTC().Format(time.RFC3339), "hint", "make another with \"drover tls cert\", and start the node with it")
+		}
+		select {
+		case <-ticker.C:
+		case <-t.ctx.Done():
+			return
+		}
+	}
 }
 
 // Addr is where this node listens.
@@ -232,12 +264,26 @@ func (t *Transport) Send(to sharding.Member, class Class, frame []byte) error {
 	if !class.isStream() {
 		return fmt.Errorf("frames are of class control or data, not %s", class)
 	}
-	if len(frame) > MaxFrame {
+	if most := class.maxFrame(); len(frame) > most {
 		t.counters.classes[class].rejected.Add(1)
-		return fmt.Errorf("a frame of %d bytes, at most %d are allowed: %w", len(frame), MaxFrame, ErrTooLarge)
+		return fmt.Errorf("a frame of %d bytes, at most %d are allowed: %w", len(frame), most, ErrTooLarge)
 	}
+	return t.send(to, class, func(q *queue) bool { return q.add(frame) })
+}
+
+// SendBulk is Send for what may be larger than a queue: frames that are made, by frames, one after the other and only when their turn has come, on
+// a goroutine of the transport's. They lie between what Send was given before and after. One bulk may wait in a queue while another is on its way,
+// and a further one gets ErrBackPressure. A frame is read before the next one is made; one above the class's bound is left out, and counted.
+func (t *Transport) SendBulk(to sharding.Member, class Class, frames iter.Seq[[]byte]) error {
+	if !class.isStream() {
+		return fmt.Errorf("frames are of class control or data, not %s", class)
+	}
+	return t.send(to, class, func(q *queue) bool { return q.addBulk(frames) })
+}
+
+func (t *Transport) send(to sharding.Member, class Class, add func(*queue) bool) error {
 	if to == t.cfg.Self {
-		return t.sendSelf(class, frame)
+		return t.sendSelf(class, add)
 	}
 	l, err := t.ensureLink(to, class)
 	if err != nil {
@@ -247,7 +293,7 @@ func (t *Transport) Send(to sharding.Member, class Class, frame []byte) error {
 	if t.cfg.Faults.drops(Out, to.Node, class) {
 		return nil
 	}
-	return l.send(frame)
+	return l.send(add)
 }
 
 func (t *Transport) link(to sharding.Member, class Class) *link {
@@ -339,9 +385,9 @@ func (t *Transport) dialOnce(ctx context.Context, addr string, class Class, to s
 // adopt takes a connection in, unless the world has changed since its handshake began.
 func (t *Transport) adopt(c *conn) (*conn, error) {
 	c.set = &t.conns
-	if !t.conns.add(c) {
+	if err := t.conns.add(c); err != nil {
 		c.Close()
-		return nil, &HandshakeError{Reason: ReasonBusy, Addr: c.peer.Remote, Err: ErrClosed}
+		return nil, &HandshakeError{Reason: ReasonBusy, Addr: c.peer.Remote, Err: err}
 	}
 	id := t.identity()
 	var err *HandshakeError
