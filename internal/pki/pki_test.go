@@ -165,3 +165,26 @@ func TestFiles(t *testing.T) {
 		assert.Error(t, err, "%q", name)
 	}
 }
+
+// FuzzIdentity: no URI makes the reader panic, and an identity that it gives is one that can be issued, and reads back as itself.
+func FuzzIdentity(f *testing.F) {
+	for _, s := range []string{"drover:///drover/a?role=compute&role=coordinator", "drover:///a%2Fb/c%2F..%2Fd?role=%25", "drover:////a", "drover:c/a", "drover://h/c/a#f", "drover:///./..?role=", "spiffe://x/y"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		u, err := url.Parse(s)
+		if err != nil {
+			return
+		}
+		id, err := FromCertificate(&x509.Certificate{URIs: []*url.URL{u}})
+		if err != nil {
+			return
+		}
+		require.NoError(t, id.Validate())
+		again, err := url.Parse(id.URI().String()) // as a certificate carries it
+		require.NoError(t, err)
+		same, err := FromCertificate(&x509.Certificate{URIs: []*url.URL{again}})
+		require.NoError(t, err)
+		assert.Equal(t, id, same)
+	})
+}
