@@ -1,23 +1,31 @@
 // Package queue is the inbox of a goroutine that owns a machine.
 package queue
 
-import "sync"
+import (
+	"math"
+	"sync"
+)
 
-// Queue has many senders and one taker, which takes all there is. Put never waits; PutWait waits while more than Limit items are there, and
-// is for senders that the owner never waits for.
+// Queue has many senders and one taker, which takes all there is. Put never waits; PutWait waits while limit items are there, or items
+// of a weight of mostWeight in all, and is for senders that the owner never waits for.
 type Queue[T any] struct {
-	mu     sync.Mutex
-	ready  sync.Cond
-	room   sync.Cond
-	items  []T
-	spare  []T
-	limit  int
-	closed bool
+	mu         sync.Mutex
+	ready      sync.Cond
+	room       sync.Cond
+	items      []T
+	spare      []T
+	weight     int // of items, of those that PutWait brought
+	limit      int
+	mostWeight int
+	closed     bool
 }
 
 // New makes an empty queue. limit is PutWait's.
-func New[T any](limit int) *Queue[T] {
-	q := &Queue[T]{limit: limit}
+func New[T any](limit int) *Queue[T] { return NewWeighed[T](limit, math.MaxInt) }
+
+// NewWeighed makes an empty queue. The bounds are PutWait's: a number of items, and a weight in whatever unit its callers use.
+func NewWeighed[T any](limit, mostWeight int) *Queue[T] {
+	q := &Queue[T]{limit: limit, mostWeight: mostWeight}
 	q.ready.L, q.room.L = &q.mu, &q.mu
 	return q
 }
@@ -29,14 +37,18 @@ func (q *Queue[T]) Put(v T) bool {
 	return q.add(v)
 }
 
-// PutWait adds an item once there is room; it returns false once the queue is closed.
-func (q *Queue[T]) PutWait(v T) bool {
+// PutWait adds an item once there is room; it returns false once the queue is closed. An item of any weight fits where there is any room.
+func (q *Queue[T]) PutWait(v T, weight int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.items) >= q.limit && !q.closed {
+	for (len(q.items) >= q.limit || q.weight >= q.mostWeight) && !q.closed {
 		q.room.Wait()
 	}
-	return q.add(v)
+	if !q.add(v) {
+		return false
+	}
+	q.weight += weight
+	return true
 }
 
 func (q *Queue[T]) add(v T) bool {
@@ -59,7 +71,7 @@ func (q *Queue[T]) Take() (items []T, ok bool) {
 		q.ready.Wait()
 	}
 	clear(q.spare)
-	items, q.items, q.spare = q.items, q.spare[:0], q.items
+	items, q.items, q.spare, q.weight = q.items, q.spare[:0], q.items, 0
 	q.room.Broadcast()
 	return items, len(items) > 0
 }
