@@ -87,7 +87,7 @@ func (p *Plane) ask(ctx context.Context, t sharding.TypeName, id string, payload
 	n, ch := p.asks.begin()
 	defer p.asks.forget(n)
 	m := &region.Submitted{Mode: mode, Ask: n, Entity: id, Payload: payload, Command: command, Deadline: p.deadline(ctx)}
-	if !s.inbox.PutWait(regionItem{submit: m}) {
+	if !s.inbox.PutWait(regionItem{submit: m}, len(payload)) {
 		return nil, errStopping
 	}
 	select {
@@ -129,11 +129,7 @@ func (p *Plane) whyWaited(t sharding.TypeName, shard sharding.ShardID) string {
 	hosts, draining := 0, 0
 	p.call(func() {
 		a = p.session.Authority()
-		for r := range p.session.Map(t) {
-			if r.Shard == shard {
-				home = r
-			}
-		}
+		home = p.session.Home(t, shard)
 		for _, m := range p.session.Members() {
 			if !slices.Contains(m.Hosts, t) {
 				continue
@@ -199,7 +195,7 @@ func (p *Plane) Tell(t sharding.TypeName, id string, payload []byte, command pro
 		return err
 	}
 	p.counts.Tells.Add(1)
-	if !s.inbox.PutWait(regionItem{submit: &region.Submitted{Mode: protocol.Tell, Entity: id, Payload: payload, Command: command}}) {
+	if !s.inbox.PutWait(regionItem{submit: &region.Submitted{Mode: protocol.Tell, Entity: id, Payload: payload, Command: command}}, len(payload)) {
 		return errStopping
 	}
 	return nil

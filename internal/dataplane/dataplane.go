@@ -99,7 +99,8 @@ const (
 	tickEvery  = 20 * time.Millisecond
 	loadEvery  = time.Second
 	sweepEvery = 250 * time.Millisecond
-	inboxLimit = 16 << 10
+	inboxLimit = 16 << 10 // items that wait for a region
+	inboxBytes = 16 << 20 // likewise, of their payloads
 	// DefaultAskTimeout bounds an Ask whose context has no deadline.
 	DefaultAskTimeout = 30 * time.Second
 )
@@ -152,13 +153,17 @@ func (p *Plane) own() {
 				it.call()
 				continue
 			}
-			for _, c := range p.session.Step(p.cfg.Now(), it.event) {
-				p.do(c)
-			}
+			p.step(it.event)
 		}
 		if a := p.session.Authority(); a.Heard > 0 {
 			p.leaderless.Store(int64(a.Heard.Add(2 * a.Patience)))
 		}
+	}
+}
+
+func (p *Plane) step(ev region.Event) {
+	for _, c := range p.session.Step(p.cfg.Now(), ev) {
+		p.do(c)
 	}
 }
 
@@ -217,6 +222,12 @@ func (p *Plane) sendControl(to sharding.Member, m protocol.Message) {
 	frame, err := protocol.AppendFrame(nil, m)
 	if err == nil {
 		err = p.cfg.Sender.SendControl(to, frame)
+	}
+	if r, ok := m.(*protocol.Renew); ok && err != nil && r.Load != nil { // the lease must not lapse for want of room for a hint
+		bare := *r
+		bare.Load = nil
+		p.sendControl(to, &bare)
+		return
 	}
 	if err != nil { // whoever needs an answer repeats its message
 		p.counts.SendErrors.Add(1)
@@ -316,9 +327,10 @@ func (p *Plane) call(f func()) bool {
 	return true
 }
 
-// HandleControl takes a directive from an authenticated peer.
+// HandleControl takes a directive from an authenticated peer, and waits until it has been dealt with: so a peer that floods waits for the session, and
+// never has more than one directive in memory or in the way of the leader's.
 func (p *Plane) HandleControl(from sharding.Member, coordinator bool, m protocol.Directive) {
-	p.post(region.DirectiveReceived{From: from, Coordinator: coordinator, Message: m})
+	p.call(func() { p.step(region.DirectiveReceived{From: from, Coordinator: coordinator, Message: m}) })
 }
 
 // HandleData takes a data frame from an authenticated peer. The frame is copied. It waits while the region is busy. Names in the decoded
@@ -342,25 +354,36 @@ func (p *Plane) HandleData(from sharding.Member, frame []byte) {
 			return
 		}
 		m.Type, m.Sender = s.typ, lasting(m.Sender, from)
-		if !s.inbox.PutWait(regionItem{from: from, deliver: m}) {
+		if !s.inbox.PutWait(regionItem{from: from, deliver: m}, len(m.Payload)) {
 			p.refuse(m, protocol.StatusUnavailable, errStopping.Error())
 		}
 	case *protocol.Reply:
 		p.asks.end(*m)
 	case *protocol.SenderMoved:
-		if s, err := p.region(m.Type); err == nil {
+		if s := p.claimed(from, m.Type); s != nil {
 			m.Type = s.typ
-			s.inbox.PutWait(regionItem{event: region.SenderMovedArrived{From: from, Message: *m}})
+			s.inbox.PutWait(regionItem{event: region.SenderMovedArrived{From: from, Message: *m}}, 0)
 		}
 	case *protocol.SenderDone:
-		if s, err := p.region(m.Type); err == nil {
+		if s := p.claimed(from, m.Type); s != nil {
 			m.Type, m.Sender = s.typ, lasting(m.Sender, from)
-			s.inbox.PutWait(regionItem{event: region.SenderDoneArrived{From: from, Message: *m}})
+			s.inbox.PutWait(regionItem{event: region.SenderDoneArrived{From: from, Message: *m}}, 0)
 		}
 	default:
 		p.counts.BadFrames.Add(1)
 		p.sayBad("a control message came over the data connection: it is dropped", from, "kind", m.FrameKind())
 	}
+}
+
+// claimed gives the shell that a word about a sender's numbers is for. Without one there is nobody to be told: a region that this node makes
+// later holds nothing back.
+func (p *Plane) claimed(from sharding.Member, t sharding.TypeName) *shell {
+	s := p.shell(t)
+	if s == nil {
+		p.counts.BadFrames.Add(1)
+		p.sayBad("a data frame is about a type that this node has no region of: it is dropped", from, "type", strings.Clone(string(t)))
+	}
+	return s
 }
 
 func (p *Plane) sayBad(what string, from sharding.Member, key string, value any) {

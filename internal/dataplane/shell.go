@@ -40,7 +40,7 @@ func (p *Plane) addRegion(t Type, first *region.MapChanged) *shell {
 	if s := p.regions[t.Info.Type]; s != nil || p.closed {
 		return s
 	}
-	s := &shell{p: p, typ: t.Info.Type, hosts: t.Info.Hosts, numShards: t.Info.NumShards, inbox: queue.New[regionItem](inboxLimit)}
+	s := &shell{p: p, typ: t.Info.Type, hosts: t.Info.Hosts, numShards: t.Info.NumShards, inbox: queue.NewWeighed[regionItem](inboxLimit, inboxBytes)}
 	s.region = region.New(region.Config{Self: p.cfg.Session.Self, Type: t.Info.Type, NumShards: t.Info.NumShards, Hosts: t.Info.Hosts,
 		MaxMessages: p.cfg.MaxMessages, MaxBytes: p.cfg.MaxBytes, Off: p.cfg.Session.Off})
 	if t.Info.Hosts {

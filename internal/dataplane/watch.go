@@ -140,13 +140,6 @@ func (p *Plane) NumShards(t sharding.TypeName) (uint32, error) {
 
 // Home gives the present record of a shard; Epoch 0: it never had a home.
 func (p *Plane) Home(t sharding.TypeName, shard sharding.ShardID) (found protocol.ShardRecord) {
-	p.call(func() {
-		for r := range p.session.Map(t) {
-			if r.Shard == shard {
-				found = r
-				return
-			}
-		}
-	})
+	p.call(func() { found = p.session.Home(t, shard) })
 	return found
 }

@@ -248,6 +248,14 @@ func (s *Session) NumShards(t sharding.TypeName) uint32 {
 	return 0
 }
 
+// Home gives the record of one shard; Epoch 0: it has no home and never had one.
+func (s *Session) Home(t sharding.TypeName, id sharding.ShardID) protocol.ShardRecord {
+	if m := s.types[t]; m != nil && uint32(id) < m.numShards {
+		return m.records[id]
+	}
+	return protocol.ShardRecord{}
+}
+
 // Map goes through the shards of a type that have, or had, a home, by number.
 func (s *Session) Map(t sharding.TypeName) iter.Seq[protocol.ShardRecord] {
 	return func(yield func(protocol.ShardRecord) bool) {
