@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -30,10 +31,13 @@ func (h handler) Frame(from transport.Peer, class transport.Class, frame []byte)
 		return
 	}
 	m, err := protocol.DecodeFrame(frame)
+	if err == nil && m.FrameKind() >= protocol.FrameDeliver {
+		err = fmt.Errorf("a %s travels on the data connection alone", m.FrameKind())
+	}
 	if err != nil {
 		h.n.data.Counters().BadFrames.Add(1)
 		if ok, hidden := h.n.badFrames.Pass(string(from.Member.Node)); ok {
-			h.n.log.Warn("a control frame does not decode: it is dropped", "from", from.Member, "error", err, "repeated", hidden)
+			h.n.log.Warn("a control frame cannot be read: it is dropped", "from", from.Member, "error", err, "repeated", hidden)
 		}
 		return
 	}
@@ -84,6 +88,10 @@ func (h handler) Call(ctx context.Context, from transport.Peer, method string, b
 func (n *Node) do(c coordinator.Command) {
 	switch c := c.(type) {
 	case coordinator.Send:
+		if u, ok := c.Message.(*protocol.ShardMapUpdate); ok && (u.More || u.Part > 0) {
+			n.sendPart(c.To, u)
+			return
+		}
 		n.sendControl(c.To, c.Message)
 	case coordinator.Broadcast:
 		n.sendControl(n.self, c.Message)
@@ -110,8 +118,44 @@ func (n *Node) sendControl(to sharding.Member, m protocol.Message) {
 	if err == nil {
 		err = n.transport.Send(to, transport.Control, frame)
 	}
+	if errors.Is(err, transport.ErrTooLarge) { // repeats will not help
+		if ok, hidden := n.tooLarge.Pass(m.FrameKind().String()); ok {
+			n.log.Warn("a control message is too large to be sent", "to", to, "kind", m.FrameKind(), "error", err, "repeated", hidden)
+		}
+		return
+	}
 	if err != nil { // the machine repeats what matters
 		n.log.Debug("a control message could not be sent", "to", to, "kind", m.FrameKind(), "error", err)
+	}
+}
+
+// sendPart gathers the parts of a map update, which the coordinator gives one after the other, and sends them as one: together they may be larger
+// than any queue. What the transport has no room for the coordinator sends again, once a renewal tells that it has not been applied.
+func (n *Node) sendPart(to sharding.Member, u *protocol.ShardMapUpdate) {
+	if u.Part == 0 {
+		n.parts = nil
+	}
+	n.parts = append(n.parts, u)
+	if u.More {
+		return
+	}
+	parts := n.parts // shared with the updates of other members, and changed by nobody
+	n.parts = nil
+	err := n.transport.SendBulk(to, transport.Control, func(yield func([]byte) bool) {
+		var frame []byte
+		for _, u := range parts {
+			var err error
+			if frame, err = protocol.AppendFrame(frame[:0], u); err != nil {
+				n.log.Error("a part of the shard map cannot be sent: the node gets no map", "to", to, "part", u.Part, "error", err)
+				return
+			}
+			if !yield(frame) {
+				return
+			}
+		}
+	})
+	if err != nil {
+		n.log.Debug("a map update could not be sent", "to", to, "parts", len(parts), "error", err)
 	}
 }
 

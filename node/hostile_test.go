@@ -28,10 +28,12 @@ func (deaf) Down(sharding.Member, transport.Class, error)                       
 func (deaf) Call(context.Context, transport.Peer, string, []byte) ([]byte, error) { return nil, nil }
 
 // stranger is a peer without the coordinator's role that knows the key, and says what it likes.
-func (f *fleet) stranger(to ...*member) *transport.Transport {
+func (f *fleet) stranger(to ...*member) *transport.Transport { return f.strangerWith(deaf{}, to...) }
+
+func (f *fleet) strangerWith(h transport.Handler, to ...*member) *transport.Transport {
 	f.t.Helper()
 	s, err := transport.New(transport.Config{Self: sharding.Member{Node: "hostile", Incarnation: sharding.NewIncarnation()}, Label: to[0].cfg.Cluster,
-		ClusterID: to[0].dir.Cluster(), Roles: []string{"compute"}, Bind: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler)}, deaf{})
+		ClusterID: to[0].dir.Cluster(), Roles: []string{"compute"}, Bind: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler)}, h)
 	require.NoError(f.t, err)
 	f.t.Cleanup(func() { s.Close() })
 	var targets []transport.Target

@@ -42,6 +42,8 @@ var metricDocs = []struct {
 	{"drover_map_index", "Revision of the shard map that this node has applied.", nil},
 	{"drover_transport_frames_sent_total", "Frames sent, by class.", []string{"class"}},
 	{"drover_transport_frames_received_total", "Frames received, by class.", []string{"class"}},
+	{"drover_transport_frames_rejected_total", "Frames that were not taken, because the queue to the peer was full, it was away, or they were too large, by class.", []string{"class"}},
+	{"drover_transport_frames_lost_total", "Frames that waited for a peer when the connection to it ended, by class.", []string{"class"}},
 	{"drover_transport_bytes_sent_total", "Bytes of frames sent, by class.", []string{"class"}},
 	{"drover_transport_bytes_received_total", "Bytes of frames received, by class.", []string{"class"}},
 	{"drover_transport_refused_total", "Connections refused in the handshake, by reason.", []string{"reason"}},
@@ -143,6 +145,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		s := stats.Classes[class]
 		count("drover_transport_frames_sent_total", s.FramesSent, class.String())
 		count("drover_transport_frames_received_total", s.FramesReceived, class.String())
+		count("drover_transport_frames_rejected_total", s.Rejected, class.String())
+		count("drover_transport_frames_lost_total", s.FramesLost, class.String())
 		count("drover_transport_bytes_sent_total", s.BytesSent, class.String())
 		count("drover_transport_bytes_received_total", s.BytesReceived, class.String())
 	}

@@ -37,6 +37,7 @@ import (
 	"github.com/droverhq/drover/internal/transport"
 	"github.com/droverhq/drover/sharding"
 	"github.com/droverhq/drover/sharding/coordinator"
+	"github.com/droverhq/drover/sharding/protocol"
 )
 
 // Config is what node.toml holds.
@@ -88,8 +89,10 @@ type Node struct {
 	runtime    *host.Runtime
 	strategist *strategist.Strategist
 	transport  *transport.Transport
-	machine    *coordinator.Machine // the plane's goroutine's
-	plane      *controlplane.Plane  // nil without the coordinator role
+	tooLarge   loglimit.Limiter           // control messages
+	parts      []*protocol.ShardMapUpdate // the plane's goroutine's: of the update that is being sent
+	machine    *coordinator.Machine       // the plane's goroutine's
+	plane      *controlplane.Plane        // nil without the coordinator role
 	pool       *entity.Pool
 	data       *dataplane.Plane
 	cluster    *cluster.Cluster
@@ -131,6 +134,7 @@ func New(cfg *Config, opts Options, kinds ...sharding.Kind) (*Node, error) {
 	}
 	n.log = slog.New(endable{n.log.Handler(), &n.silent})
 	n.requests.waiting = map[uint64]chan coordinator.Answer{}
+	n.tooLarge.Every = time.Minute
 	for _, k := range append(builtin.Kinds(), kinds...) {
 		if _, twice := n.kinds[k.Name()]; twice {
 			return nil, fmt.Errorf("the entity kind %q is given twice", k.Name())
