@@ -223,7 +223,6 @@ func lateOrders(m shardMap, id sharding.Incarnation, old member, term uint64) (o
 		&protocol.StartShard{Term: term, Type: "counter", Shard: record},
 		&protocol.HandOff{Term: term, Type: "counter", Shard: first.Shard, Epoch: epoch},
 		&protocol.KillShard{Term: term, Type: "counter", Shard: first.Shard, Epoch: epoch},
-		&protocol.RememberedEntities{Term: term, Type: "counter", Shard: first.Shard, Epoch: epoch, IDs: [][]byte{[]byte("x")}},
 	}
 }
 

@@ -301,7 +301,6 @@ func TestPartitionOfTheLeader(t *testing.T) {
 		&protocol.StartShard{Term: term, Type: "ledger", Shard: protocol.ShardRecord{Shard: mine, State: protocol.Homed, Owner: rest[0].self, Epoch: owner.Epoch + 100, Granted: owner.Granted + 100}},
 		&protocol.ShardMapUpdate{Term: term, To: sharding.Revision{Term: term, Index: 1 << 40}, Full: true},
 		&protocol.LeaseAck{Term: term, Seq: 1, SentAt: 1, TTL: 60_000},
-		&protocol.RememberedEntities{Term: term, Type: "ledger", Shard: mine, Epoch: owner.Epoch},
 		&protocol.Leading{Term: term},
 		&protocol.RegisterAck{Term: term, ClusterID: old.dir.Cluster(), LeaseTTL: 60_000},
 	}

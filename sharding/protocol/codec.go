@@ -87,8 +87,6 @@ func newControl(k FrameKind) Message {
 		return new(HandOff)
 	case FrameKillShard:
 		return new(KillShard)
-	case FrameRememberedEntities:
-		return new(RememberedEntities)
 	case FrameLeading:
 		return new(Leading)
 	}
@@ -237,7 +235,7 @@ var frameNames = [256]string{
 	FrameHandOffComplete: "HandOffComplete", FrameHandOffRefused: "HandOffRefused", FrameShardsStopped: "ShardsStopped",
 	FrameShardStarted: "ShardStarted", FrameRegisterAck: "RegisterAck", FrameLeaseAck: "LeaseAck",
 	FrameShardMapUpdate: "ShardMapUpdate", FrameShardHome: "ShardHome", FrameStartShard: "StartShard", FrameHandOff: "HandOff",
-	FrameKillShard: "KillShard", FrameRememberedEntities: "RememberedEntities", FrameLeading: "Leading",
+	FrameKillShard: "KillShard", FrameLeading: "Leading",
 	FrameDeliver: "Deliver", FrameReply: "Reply", FrameSenderMoved: "SenderMoved", FrameSenderDone: "SenderDone",
 }
 

@@ -54,7 +54,6 @@ func controls() []Message {
 		&StartShard{Term: 1, Type: "counter", Shard: record, Senders: senders, Handed: true},
 		&HandOff{Term: 1, Type: "counter", Shard: 7, Epoch: 3},
 		&KillShard{Term: 1, Type: "counter", Shard: 7, Epoch: 3},
-		&RememberedEntities{Term: 1, Type: "counter", Shard: 7, Epoch: 3, IDs: [][]byte{{0xff, 0}}},
 		&Leading{Term: 1},
 	}
 }
@@ -184,6 +183,7 @@ func TestBadFrames(t *testing.T) {
 		"old version":  {[]byte{0, 1, 0xa0}, ErrVersion, "reads 1 to 1"},
 		"next version": {[]byte{2, 1, 0xa0}, ErrVersion, "version 2"},
 		"unknown":      {[]byte{1, 63, 0xa0}, ErrUnknownKind, "63"},
+		"unknown data": {[]byte{1, 200, 0xa0}, ErrUnknownKind, "200"},
 		"cut":          {[]byte{1, byte(FrameRenew), 0xa3, 0}, nil, "decode Renew"},
 		"trailing":     {[]byte{1, byte(FrameLeading), 0xa0, 0}, nil, "decode Leading"},
 		"indefinite":   {[]byte{1, byte(FrameLeading), 0xbf, 0xff}, nil, "decode Leading"},

@@ -245,15 +245,6 @@ type KillShard struct {
 	Epoch sharding.Epoch    `cbor:"3,keyasint"`
 }
 
-// RememberedEntities lists the ids to start again on a granted shard (spec 2.4).
-type RememberedEntities struct {
-	Term  uint64            `cbor:"0,keyasint"`
-	Type  sharding.TypeName `cbor:"1,keyasint"`
-	Shard sharding.ShardID  `cbor:"2,keyasint"`
-	Epoch sharding.Epoch    `cbor:"3,keyasint"`
-	IDs   [][]byte          `cbor:"4,keyasint"` // ids are any bytes, so they are no CBOR text
-}
-
 // Leading is sent by a leader to every node that it knows of once its barrier has passed, so that they register.
 type Leading struct {
 	Term uint64 `cbor:"0,keyasint"`

@@ -241,7 +241,7 @@ func decodeData(kind FrameKind, body []byte) (Message, error) {
 		}
 		return m, nil
 	}
-	return nil, fmt.Errorf("frame kind %d is no data frame", kind)
+	return nil, fmt.Errorf("frame: %w %d", ErrUnknownKind, uint8(kind))
 }
 
 // dataReader reads a body from the front. After the first error every read gives zero, so that callers look once, at the end.

@@ -207,7 +207,7 @@ type (
 		Revision sharding.Revision
 		Until    sharding.Instant
 	}
-	// Ordered: StartShard, HandOff, KillShard, ShardHome or RememberedEntities that the session has let pass.
+	// Ordered: StartShard, HandOff, KillShard or ShardHome that the session has let pass.
 	Ordered struct{ Directive protocol.Directive }
 	// ShardStopped: every entity of the shard has ended its Stop, durably, or was killed.
 	ShardStopped struct {

@@ -256,8 +256,6 @@ func (s *sessionScript) run(t *testing.T, d *datadriven.TestData) string {
 		m = &protocol.ShardHome{Term: term, Type: "t", Shard: a.record()}
 	case "start":
 		m = &protocol.StartShard{Term: term, Type: "t", Shard: a.record()}
-	case "remembered":
-		m = &protocol.RememberedEntities{Term: term, Type: "t"}
 	case "hint":
 		ev = LeaderHinted{Leader: a.member("leader"), Term: term}
 	case "membership":

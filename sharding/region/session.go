@@ -210,8 +210,6 @@ func (s *Session) directive(ev DirectiveReceived) {
 		s.pass(ev, m.Type)
 	case *protocol.KillShard:
 		s.pass(ev, m.Type)
-	case *protocol.RememberedEntities:
-		s.pass(ev, m.Type)
 	}
 }
 
