@@ -122,7 +122,6 @@ const (
 	DropNotCoordinator DropReason = iota // peer may not be a coordinator
 	DropNotLeader                        // not the leader of that term
 	DropStaleTerm
-	DropEpoch
 	DropIncarnation
 	DropCluster // of another cluster
 	DropRenewal // acknowledges no renewal of this node that is still open
@@ -137,8 +136,6 @@ func (r DropReason) String() string {
 		return "not_leader"
 	case DropStaleTerm:
 		return "stale_term"
-	case DropEpoch:
-		return "epoch"
 	case DropIncarnation:
 		return "incarnation"
 	case DropCluster:
