@@ -29,6 +29,7 @@ var metricDocs = []struct {
 	{"drover_dead_letters_total", "Messages that reached no entity.", nil},
 	{"drover_entity_panics_total", "Panics of entity code.", nil},
 	{"drover_bad_frames_total", "Frames of peers that did not decode or came over the wrong connection.", nil},
+	{"drover_sender_claims_dropped_total", "What peers said of too many senders that the map does not have: it did not count.", nil},
 	{"drover_asks_total", "Asks sent from this node.", nil},
 	{"drover_tells_total", "Tells sent from this node.", nil},
 	{"drover_send_errors_total", "Frames that surely did not leave this node.", nil},
@@ -93,6 +94,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	count("drover_dead_letters_total", c.DeadLetters.Load())
 	count("drover_entity_panics_total", c.Panics.Load())
 	count("drover_bad_frames_total", c.BadFrames.Load())
+	count("drover_sender_claims_dropped_total", c.Claims.Load())
 	count("drover_asks_total", c.Asks.Load())
 	count("drover_tells_total", c.Tells.Load())
 	count("drover_send_errors_total", c.SendErrors.Load())

@@ -86,6 +86,7 @@ type Counters struct {
 	DeadLetters atomic.Uint64
 	Panics      atomic.Uint64
 	BadFrames   atomic.Uint64
+	Claims      atomic.Uint64 // words about a sender's numbers that did not count, see region.DropClaim
 	Asks, Tells atomic.Uint64
 	SendErrors  atomic.Uint64
 }
@@ -118,7 +119,7 @@ func Open(cfg Config) *Plane {
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.asks.waiting = make(map[uint64]chan protocol.Reply)
 	for _, t := range cfg.Types {
-		p.addRegion(t, nil)
+		p.addRegion(t)
 	}
 	p.wg.Add(2)
 	go p.own()
@@ -297,12 +298,17 @@ func (p *Plane) region(t sharding.TypeName) (*shell, error) {
 			return
 		}
 		p.session.Follow(t)
+		var first []region.Event
+		for _, m := range p.session.Members() {
+			first = append(first, region.MemberCame{Member: m.Member})
+		}
 		var records []protocol.ShardRecord
 		for r := range p.session.Map(t) {
 			records = append(records, r)
 		}
+		first = append(first, region.MapChanged{Revision: p.session.Revision(), Full: true, Records: records})
 		// On this goroutine no change of the map slips between the copy and the region's first event.
-		s = p.addRegion(Type{Info: protocol.RegionInfo{Type: t, NumShards: shards}}, &region.MapChanged{Revision: p.session.Revision(), Full: true, Records: records})
+		s = p.addRegion(Type{Info: protocol.RegionInfo{Type: t, NumShards: shards}}, first...)
 	})
 	switch {
 	case s != nil:

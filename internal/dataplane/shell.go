@@ -32,9 +32,9 @@ type regionItem struct {
 	call    func()
 }
 
-// addRegion starts the region of a type; with first it begins with that map. It returns the one that is there already, if any, and nil once
+// addRegion starts the region of a type, with the events that it begins with. It returns the one that is there already, if any, and nil once
 // the plane is closed.
-func (p *Plane) addRegion(t Type, first *region.MapChanged) *shell {
+func (p *Plane) addRegion(t Type, first ...region.Event) *shell {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s := p.regions[t.Info.Type]; s != nil || p.closed {
@@ -57,8 +57,8 @@ func (p *Plane) addRegion(t Type, first *region.MapChanged) *shell {
 			Panicked: func() { p.counts.Panics.Add(1) },
 		})
 	}
-	if first != nil {
-		s.inbox.Put(regionItem{event: *first})
+	for _, ev := range first {
+		s.inbox.Put(regionItem{event: ev})
 	}
 	p.regions[t.Info.Type] = s
 	p.wg.Add(1)
@@ -122,6 +122,9 @@ func (s *shell) do(c region.Command) {
 		s.p.asks.end(c.Reply)
 	case region.DeadLetter:
 		s.p.letter(c.Deliver, c.Reason)
+	case region.DropClaim:
+		s.p.counts.Claims.Add(1)
+		s.p.sayBad("a peer spoke for too many senders that the map does not have: it did not count", c.From, "sender", c.Sender)
 	case region.ToCoordinator:
 		if l := s.p.leader.Load(); l != nil && !l.IsZero() {
 			s.p.sendControl(*l, c.Message)

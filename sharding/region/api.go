@@ -191,7 +191,9 @@ type (
 	// PeerDown: no data stream TO this member can be had now. PeerUp: it can again.
 	PeerDown struct{ Peer sharding.Member }
 	PeerUp   struct{ Peer sharding.Member }
-	// MemberGone: the incarnation is fenced for good (left the map).
+	// MemberCame: the map has the incarnation; it is told before the records of the same update. MemberGone: it has left the map, and is fenced
+	// until it registers again.
+	MemberCame struct{ Member sharding.Member }
 	MemberGone struct{ Member sharding.Member }
 	// MapChanged: records of this type that changed; Full replaces all.
 	MapChanged struct {
@@ -233,6 +235,7 @@ func (SenderDoneArrived) event()  {}
 func (PeerClosed) event()         {}
 func (PeerDown) event()           {}
 func (PeerUp) event()             {}
+func (MemberCame) event()         {}
 func (MemberGone) event()         {}
 func (MapChanged) event()         {}
 func (Covered) event()            {}
@@ -286,6 +289,9 @@ type (
 		Deliver *protocol.Deliver
 		Reason  string // one of the Dead reasons
 	}
+	// DropClaim: what a peer said of a sender's numbers did not count: the map does not have that sender, and the peer has spoken for too many such. The
+	// shell counts it.
+	DropClaim struct{ From, Sender sharding.Member }
 	// ToCoordinator sends a control message to the leader, if there is one; the region repeats it while it matters.
 	ToCoordinator struct{ Message protocol.Message }
 	// RenewNow asks the session for a renewal at once (a grant is not covered yet).
@@ -297,13 +303,15 @@ type (
 // Reasons of a DeadLetter; stable, metric labels.
 const (
 	DeadBufferFull = "buffer_full"
-	DeadHops       = "hops"         // forwarded MaxHops times already
-	DeadMisrouted  = "misrouted"    // sent to a node that never owned the shard under that epoch: forwarding would go to and fro
-	DeadBadFrame   = "bad_frame"    // shard, entity id, number or sender do not fit
-	DeadDeadline   = "deadline"     // ran out while buffered
-	DeadLate       = "stale_sender" // its number is not above the last one begun: repeated, or overtaken after a fault
-	DeadOvertaken  = "overtaken"    // sent to a former owner, and one in between may have begun what was sent later
-	DeadWaiting    = "waiting"      // the shard's state is on a store that is away
+	DeadHops       = "hops"      // forwarded MaxHops times already
+	DeadMisrouted  = "misrouted" // sent to a node that never owned the shard under that epoch: forwarding would go to and fro
+	DeadBadFrame   = "bad_frame" // shard, entity id, number or sender do not fit
+	// the map does not have its sender, and whoever brought it has brought too many such
+	DeadUnknownSender = "unknown_sender"
+	DeadDeadline      = "deadline"     // ran out while buffered
+	DeadLate          = "stale_sender" // its number is not above the last one begun: repeated, or overtaken after a fault
+	DeadOvertaken     = "overtaken"    // sent to a former owner, and one in between may have begun what was sent later
+	DeadWaiting       = "waiting"      // the shard's state is on a store that is away
 )
 
 func (*Transmit) command()     {}
@@ -315,6 +323,7 @@ func (StopLocal) command()     {}
 func (KillLocal) command()     {}
 func (ReplyLocal) command()    {}
 func (DeadLetter) command()    {}
+func (DropClaim) command()     {}
 func (ToCoordinator) command() {}
 func (RenewNow) command()      {}
 func (OwnedChanged) command()  {}

@@ -60,7 +60,7 @@ func (m *Submitted) size() int { return len(m.Entity) + len(m.Payload) }
 func (r *Region) push(sh *shard, w waiting) {
 	if !r.reserve(sizeOf(w.d)) {
 		if w.d != nil {
-			r.refuse(sh, w.d, DeadBufferFull)
+			r.refuse(sh, w, DeadBufferFull)
 		}
 		return
 	}
@@ -68,6 +68,66 @@ func (r *Region) push(sh *shard, w waiting) {
 	sh.arrived = append(sh.arrived, w)
 	sh.local = false
 	r.timers[sh.home.Shard] = struct{}{}
+}
+
+// ahead says whether a peer believes in an epoch of the shard of which this node has not heard.
+func (r *Region) ahead(sh *shard, believed sharding.Epoch) bool {
+	return believed > sh.home.Epoch && !r.cfg.Off.EpochCheck
+}
+
+// pushAhead puts a message or claim aside until the map shows the epoch in which its sender believes. It holds up nothing that others send, may take half
+// of the buffers, and waits no longer than forgetAfter: a peer may name any epoch.
+func (r *Region) pushAhead(sh *shard, w waiting) {
+	size := sizeOf(w.d)
+	if r.aheadCount >= (r.cfg.MaxMessages+1)/2 || r.aheadBytes+size > r.cfg.MaxBytes/2 || !r.reserve(size) {
+		if w.d != nil {
+			r.refuse(sh, w, DeadBufferFull)
+		}
+		return
+	}
+	r.aheadCount++
+	r.aheadBytes += size
+	w.at = r.now
+	sh.ahead = append(sh.ahead, w)
+	r.timers[sh.home.Shard] = struct{}{}
+}
+
+// takeAhead takes out of what is ahead of the map all for which f gives true, in order. Its room is free again.
+func (r *Region) takeAhead(sh *shard, f func(*waiting) bool) (taken []waiting) {
+	sh.ahead = slices.DeleteFunc(sh.ahead, func(w waiting) bool {
+		if !f(&w) {
+			return false
+		}
+		size := sizeOf(w.d)
+		r.free(size)
+		r.aheadCount--
+		r.aheadBytes -= size
+		taken = append(taken, w)
+		return true
+	})
+	if len(sh.ahead) == 0 {
+		sh.ahead = nil
+	}
+	return taken
+}
+
+// catchUp puts what was ahead of the map behind what has arrived, as far as the map has come up to it.
+func (r *Region) catchUp(sh *shard) {
+	if len(sh.ahead) == 0 {
+		return
+	}
+	for _, w := range r.takeAhead(sh, func(w *waiting) bool { return w.class <= sh.home.Epoch }) {
+		if sh.stage != idle {
+			if w.d != nil && overtaken(w.class, sh.chain) {
+				r.refuse(sh, w, DeadOvertaken)
+				continue
+			}
+			if w.d != nil {
+				w.class = max(w.class, sh.epoch)
+			}
+		}
+		r.push(sh, w)
+	}
 }
 
 func (r *Region) pop(sh *shard) waiting {
@@ -83,8 +143,11 @@ func (r *Region) pop(sh *shard) waiting {
 
 // refuse ends a numbered message that was surely not begun: a Tell is a dead letter, an Ask gets Unavailable (I13). Its number is noted,
 // so that no hold waits for it.
-func (r *Region) refuse(sh *shard, d *protocol.Deliver, reason string) {
-	r.sender(sh, d.Sender).settle(d.Seq, d.Seq)
+func (r *Region) refuse(sh *shard, w waiting, reason string) {
+	d := w.d
+	if s := r.enter(sh, d.Sender, w.from); s != nil {
+		r.settleSpan(s, d.Seq, d.Seq)
+	}
 	if d.Mode == protocol.Tell {
 		r.emit(DeadLetter{Deliver: d, Reason: reason})
 		return
@@ -132,10 +195,21 @@ func (r *Region) expire(sh *shard) {
 		}
 		expired = true
 		r.free(sizeOf(w.d))
-		r.refuse(sh, w.d, DeadDeadline)
+		r.refuse(sh, w, DeadDeadline)
 		return true
 	}
 	sh.arrived = slices.DeleteFunc(sh.arrived, past)
+	for _, w := range r.takeAhead(sh, func(w *waiting) bool {
+		return w.until > 0 && r.now >= w.until || r.now >= w.at.Add(forgetAfter)
+	}) {
+		switch {
+		case w.d == nil:
+		case w.until > 0 && r.now >= w.until:
+			r.refuse(sh, w, DeadDeadline)
+		default:
+			r.refuse(sh, w, DeadMisrouted)
+		}
+	}
 	for _, m := range sh.sortedSenders() {
 		s := sh.senders[m]
 		s.held = slices.DeleteFunc(s.held, past)

@@ -51,16 +51,16 @@ func (r *Region) forward(sh *shard, w waiting, to successor) {
 		return
 	}
 	d := w.d
-	if s := sh.senders[d.Sender]; s != nil && d.Seq <= s.last {
+	if s := sh.senders[d.Sender]; s != nil && s.passed(d, sh.epoch) {
 		r.late(d)
 		return
 	}
 	if overtaken(w.class, to.chain) {
-		r.refuse(sh, d, DeadOvertaken)
+		r.refuse(sh, w, DeadOvertaken)
 		return
 	}
 	if d.Hops >= protocol.MaxHops {
-		r.refuse(sh, d, DeadHops)
+		r.refuse(sh, w, DeadHops)
 		return
 	}
 	if d.Deadline > 0 && w.until > 0 {
@@ -112,7 +112,10 @@ func (r *Region) passSettled(sh *shard) {
 				r.passClaim(&protocol.SenderDone{Shard: sh.home.Shard, Sender: m, From: max(n.from, s.last+1), Seq: n.to}, to)
 			}
 		}
-		s.settled = nil
+		r.spans -= len(s.settled)
+		if s.settled = nil; s.last == 0 && len(s.held) == 0 {
+			r.dropSender(sh, m) // it says nothing
+		}
 	}
 }
 
@@ -136,11 +139,17 @@ func (r *Region) unhold(sh *shard) {
 // peerClosed: what the stream from a member carried and has not arrived never will. Holds that wait for it end, here and at the owners
 // that this node forwards to.
 func (r *Region) peerClosed(p sharding.Member) {
-	r.closed[p] = r.now
+	known := r.knows(p)
+	if known {
+		r.closed[p] = r.now
+	}
 	for i := range r.shards {
 		sh := &r.shards[i]
 		if sh.hold && sh.source == p {
 			r.endHolds(sh)
+		}
+		if !known { // it cannot have sent to owners before this one
+			continue
 		}
 		if sh.stage != idle || len(sh.arrived) > 0 {
 			sh.left = true // told behind what has arrived, if the member has not come back by then
@@ -160,6 +169,7 @@ func (r *Region) memberGone(m sharding.Member) {
 		return
 	}
 	r.gone[m] = r.now
+	delete(r.members, m)
 	delete(r.down, m)
 	for i := range r.shards {
 		sh := &r.shards[i]

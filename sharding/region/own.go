@@ -51,6 +51,7 @@ func (r *Region) observe(sh *shard, rec protocol.ShardRecord) {
 	if sh.stage == idle && mine && r.cfg.Hosts && !r.ending && rec.Epoch > sh.dead && sh.routable() {
 		r.grant(sh)
 	}
+	r.catchUp(sh)
 	r.pump(sh) // what has a number goes before what gets one now
 	r.reroute(sh)
 }
@@ -100,7 +101,7 @@ func (r *Region) grant(sh *shard) {
 			return false
 		}
 		r.free(sizeOf(w.d))
-		r.refuse(sh, w.d, DeadOvertaken)
+		r.refuse(sh, w, DeadOvertaken)
 		return true
 	})
 	for i := range sh.arrived { // they wait for this ownership now
@@ -265,8 +266,9 @@ func (r *Region) startShard(sh *shard, d *protocol.StartShard) {
 	case sh.stage == granted && !sh.briefed:
 		sh.briefed = true
 		for _, n := range d.Senders {
-			s := r.sender(sh, n.Sender)
-			s.last = max(s.last, n.Seq)
+			if s := r.enter(sh, n.Sender, d.Shard.Source); s != nil {
+				s.last = max(s.last, n.Seq)
+			}
 		}
 		if _, gone := r.gone[d.Shard.Source]; d.Handed && d.Shard.Source != r.cfg.Self && !gone {
 			// An abort leaves a hold of the generation before as it is.

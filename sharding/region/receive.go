@@ -8,85 +8,13 @@ import (
 	"github.com/droverhq/drover/sharding/protocol"
 )
 
-// sender is what an owner keeps of one sender's numbers.
-type sender struct {
-	last    uint64 // last begun; no number up to it is begun ever again (I12)
-	direct  bool   // all its earlier ways have ended: what it sends comes straight here, and a gap is a loss
-	settled []span // numbers above last that will not come any more, ascending, apart
-	held    []waiting
-	since   sharding.Instant // when the hold began, former owners' part included; 0: none. What is held may expire, the hold does not begin anew
-}
-
-type span struct{ from, to uint64 }
-
-// settle notes that from..to will not come any more.
-func (s *sender) settle(from, to uint64) {
-	from = max(from, s.last+1)
-	if to < from {
-		return
-	}
-	i := 0
-	for i < len(s.settled) && s.settled[i].to < from-1 {
-		i++
-	}
-	j := i
-	for j < len(s.settled) && (s.settled[j].from <= to || s.settled[j].from == to+1) {
-		from, to = min(from, s.settled[j].from), max(to, s.settled[j].to)
-		j++
-	}
-	s.settled = slices.Replace(s.settled, i, j, span{from, to})
-}
-
-// next says whether everything between the last begun and n is settled.
-func (s *sender) next(n uint64) bool {
-	for len(s.settled) > 0 && s.settled[0].to <= s.last {
-		s.settled = s.settled[1:]
-	}
-	if n == s.last+1 {
-		return true
-	}
-	return len(s.settled) > 0 && s.settled[0].from <= s.last+1 && s.settled[0].to >= n-1
-}
-
-func (r *Region) sender(sh *shard, m sharding.Member) *sender {
-	s := sh.senders[m]
-	if s == nil {
-		if sh.senders == nil {
-			sh.senders = map[sharding.Member]*sender{}
-		}
-		s = &sender{}
-		sh.senders[m] = s
-		if m == r.cfg.Self {
-			sh.self = s
-		}
-	}
-	return s
-}
-
-func (sh *shard) sortedSenders() []sharding.Member {
-	all := make([]sharding.Member, 0, len(sh.senders))
-	for m := range sh.senders { // unordered: sorted below
-		all = append(all, m)
-	}
-	slices.SortFunc(all, compareMembers)
-	return all
-}
-
-func (sh *shard) holds() bool {
-	for _, s := range sh.senders { // unordered: any one will do
-		if len(s.held) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // Arrive is Step(at, Arrived) without the detours: commands are appended to out. The region owns d from here on.
 func (r *Region) Arrive(at sharding.Instant, from sharding.Member, d *protocol.Deliver, out []Command) []Command {
 	r.begin(at, out)
 	r.heard(from)
 	sh := r.shard(d.Shard)
 	if sh == nil || d.Seq == 0 || d.Mode > protocol.Start || d.Hops == 0 && d.Sender != from || d.Deadline < 0 ||
+		d.Sender == r.cfg.Self && d.Seq > sh.seq || // this node never sent it
 		sharding.CheckEntityID(d.Entity) != nil || sharding.ShardOf(d.Entity, r.cfg.NumShards) != d.Shard {
 		r.emit(DeadLetter{Deliver: d, Reason: DeadBadFrame}) // unanswered: its sender is as doubtful as the rest
 		return r.finish()
@@ -111,20 +39,24 @@ func (r *Region) arrive(sh *shard, from sharding.Member, d *protocol.Deliver, un
 		r.accept(sh, waiting{d: d, from: from, class: d.Epoch, at: r.now, until: until})
 		return
 	}
-	if s := sh.senders[d.Sender]; s != nil && d.Seq <= s.last {
+	if s := sh.senders[d.Sender]; s != nil && s.passed(d, sh.epoch) {
 		r.late(d)
 		return
 	}
-	if sh.stage != idle && overtaken(d.Epoch, sh.chain) {
-		r.refuse(sh, d, DeadOvertaken)
+	w := waiting{d: d, from: from, class: d.Epoch, until: until}
+	switch {
+	case r.ahead(sh, d.Epoch):
+		r.pushAhead(sh, w)
+	case sh.stage != idle && overtaken(d.Epoch, sh.chain):
+		r.refuse(sh, w, DeadOvertaken)
 		return
+	default:
+		if sh.stage != idle {
+			w.class = max(w.class, sh.epoch)
+		}
+		r.push(sh, w)
+		r.pump(sh)
 	}
-	class := d.Epoch
-	if sh.stage != idle {
-		class = max(class, sh.epoch)
-	}
-	r.push(sh, waiting{d: d, from: from, class: class, until: until})
-	r.pump(sh)
 	r.wantHome(sh)
 }
 
@@ -132,8 +64,7 @@ func (r *Region) arrive(sh *shard, from sharding.Member, d *protocol.Deliver, un
 // the chain of handoffs that began at epoch chain was not told.
 func overtaken(class, chain sharding.Epoch) bool { return class+1 < chain }
 
-// serves says whether messages of senders that believe in an epoch may begin here now. One who believes in a newer epoch knows more than
-// this node: its message waits for the map.
+// serves says whether messages of senders that believe in an epoch may begin here now.
 func (r *Region) serves(sh *shard, believed sharding.Epoch) bool {
 	if r.cfg.Off.EpochCheck {
 		return sh.stage == serving && !sh.suspended
@@ -163,7 +94,7 @@ func (r *Region) pump(sh *shard) {
 			to, ok := r.successor(sh, w.class)
 			if !ok && sh.home.Epoch == w.class && !sh.home.Owner.IsZero() && sh.home.Owner != r.cfg.Self {
 				if w := r.pop(sh); w.d != nil {
-					r.refuse(sh, w.d, DeadMisrouted)
+					r.refuse(sh, w, DeadMisrouted)
 				}
 				continue
 			}
@@ -184,16 +115,25 @@ func (r *Region) pump(sh *shard) {
 // accept begins a message of a serving shard, or holds it, or drops it.
 func (r *Region) accept(sh *shard, w waiting) {
 	d := w.d
-	s := r.sender(sh, d.Sender)
+	s := r.enter(sh, d.Sender, w.from)
+	if s == nil {
+		r.refuse(sh, w, DeadUnknownSender)
+		return
+	}
+	overstated := s.overstated(d, sh.epoch)
+	if overstated {
+		s.last, s.direct = d.Seq-1, true
+		r.stats.Corrected++
+	}
 	switch {
 	case d.Seq <= s.last:
 		r.late(d)
 	case w.until > 0 && r.now >= w.until && d.Mode != protocol.Tell:
-		r.refuse(sh, d, DeadDeadline)
+		r.refuse(sh, w, DeadDeadline)
 		r.drain(sh, s)
 	case !sh.hold || s.direct || s.next(d.Seq) || r.cfg.Off.Holds:
 		r.start(sh, s, w)
-		if sh.hold && (len(s.held) > 0 || s == sh.self) {
+		if sh.hold && (len(s.held) > 0 || s == sh.self) || overstated {
 			r.drain(sh, s)
 		}
 	default:
@@ -204,8 +144,9 @@ func (r *Region) accept(sh *shard, w waiting) {
 // start begins a message.
 func (r *Region) start(sh *shard, s *sender, w waiting) {
 	s.last, s.since = w.d.Seq, 0
-	if w.d.Hops == 0 && w.d.Epoch >= sh.since {
-		s.direct = true
+	if w.d.Hops == 0 {
+		s.own = w.d.Seq
+		s.direct = s.direct || w.d.Epoch >= sh.since
 	}
 	if w.until > 0 && w.at < r.now {
 		w.d.Deadline = left(w.until, r.now)
@@ -234,7 +175,7 @@ func (r *Region) holdBack(sh *shard, s *sender, w waiting) {
 		return
 	}
 	if !r.reserve(sizeOf(w.d)) {
-		r.refuse(sh, w.d, DeadBufferFull)
+		r.refuse(sh, w, DeadBufferFull)
 		return
 	}
 	r.stats.Held++
@@ -315,6 +256,9 @@ func (r *Region) claimArrived(from sharding.Member, id sharding.ShardID, c *prot
 // claim handles a claim in its turn: behind what arrived before it, and on the way of what it is about.
 func (r *Region) claim(sh *shard, from sharding.Member, c *protocol.SenderDone) {
 	switch {
+	case r.ahead(sh, c.Epoch):
+		r.pushAhead(sh, waiting{claim: c, class: c.Epoch, from: from})
+		r.wantHome(sh)
 	case len(sh.arrived) > 0 || sh.stage != idle && (sh.stage != serving || sh.suspended):
 		r.push(sh, waiting{claim: c, class: c.Epoch, from: from})
 		r.pump(sh)
@@ -339,11 +283,21 @@ func (r *Region) settle(sh *shard, from sharding.Member, c *protocol.SenderDone)
 			return
 		}
 	}
-	s := r.sender(sh, c.Sender)
+	if c.Seq == 0 && from != sh.source {
+		return // what others know of a broken stream says nothing of what the source still forwards
+	}
+	if c.Seq == 0 && sh.senders[c.Sender] == nil && !r.knows(c.Sender) {
+		return // nothing of it waits, and it sends no more
+	}
+	s := r.enter(sh, c.Sender, from)
+	if s == nil {
+		r.emit(DropClaim{From: from, Sender: c.Sender})
+		return
+	}
 	if c.Seq == 0 {
-		s.direct = s.direct || from == sh.source // what others know of a broken stream says nothing of what the source still forwards
+		s.direct = true
 	} else {
-		s.settle(c.From, c.Seq)
+		r.settleSpan(s, c.From, c.Seq)
 	}
 	r.drain(sh, s)
 }

@@ -29,13 +29,22 @@ type Region struct {
 	until     sharding.Instant // … until then
 	lapsed    bool             // the lease has run out, and the started shards are suspended
 
+	members   map[sharding.Member]struct{}         // of the map
+	strangers map[sharding.Member]sharding.Instant // senders that the map does not have, and since when they are kept
+	strange   int                                  // their entries in all shards
+	brought   map[sharding.Member]int              // … by the peer that spoke first of them
+	spans     int                                  // settled ones of all senders
+	forgetAt  sharding.Instant
+
 	down map[sharding.Member]bool
 	gone map[sharding.Member]sharding.Instant
 	// closed: members whose data stream to here ended and that have not been heard since. An owner that leaves tells the next one, which
 	// would wait for what they had sent.
 	closed map[sharding.Member]sharding.Instant
 
-	count, bytes int                           // of all buffers: unsent, arrived, held, effects
+	count, bytes int // of all buffers: unsent, arrived, ahead, held, effects
+	aheadCount   int // … of them, ahead
+	aheadBytes   int
 	timers       map[sharding.ShardID]struct{} // shards that a Ticked may have work for
 	asking       []sharding.ShardID            // homes to ask for when the step ends
 	ownedChanged bool
@@ -46,10 +55,12 @@ type Region struct {
 
 // Stats counts what a region did that no command shows.
 type Stats struct {
-	Late     uint64 // frames dropped because their number was not above the last one begun
-	Held     uint64 // messages that had to wait for forwarded ones
-	HoldsCut uint64 // holds that ended by HoldFor
-	Effects  uint64 // effects dropped because their epoch was superseded
+	Late      uint64 // frames dropped because their number was not above the last one begun
+	Held      uint64 // messages that had to wait for forwarded ones
+	HoldsCut  uint64 // holds that ended by HoldFor
+	Effects   uint64 // effects dropped because their epoch was superseded
+	Corrected uint64 // last numbers that another peer had overstated, until the sender itself showed it
+	Unsettled uint64 // numbers that will not come, and for which there was no room to note it
 }
 
 // stage is what this node is to a shard.
@@ -110,6 +121,7 @@ type shard struct {
 	ownedAt sharding.Instant // when epoch was granted here
 	left    bool             // has left since the next owner was told what it needs not wait for
 	arrived []waiting        // in order; served or forwarded from the front
+	ahead   []waiting        // in order; what their senders believe this node has yet to hear of
 	next    []successor
 }
 
@@ -130,7 +142,7 @@ func New(cfg Config) *Region {
 	cfg.NumShards = max(cfg.NumShards, 1)
 	r := &Region{
 		cfg: cfg, shards: make([]shard, cfg.NumShards), down: map[sharding.Member]bool{}, gone: map[sharding.Member]sharding.Instant{}, closed: map[sharding.Member]sharding.Instant{},
-		timers: map[sharding.ShardID]struct{}{},
+		timers: map[sharding.ShardID]struct{}{}, members: map[sharding.Member]struct{}{}, strangers: map[sharding.Member]sharding.Instant{}, brought: map[sharding.Member]int{},
 	}
 	for i := range r.shards {
 		r.shards[i].home.Shard = sharding.ShardID(i)
@@ -164,6 +176,8 @@ func (r *Region) Step(at sharding.Instant, ev Event) []Command {
 		r.peerDown(ev.Peer)
 	case PeerUp:
 		r.peerUp(ev.Peer)
+	case MemberCame:
+		r.memberCame(ev.Member)
 	case MemberGone:
 		r.memberGone(ev.Member)
 	case MapChanged:
@@ -244,7 +258,7 @@ func (r *Region) tick() {
 			sh.reported = r.now
 			r.toCoordinator(sh.report)
 		}
-		if len(sh.unsent) == 0 && len(sh.arrived) == 0 && sh.report == nil && !sh.wanted && !sh.holds() {
+		if len(sh.unsent) == 0 && len(sh.arrived) == 0 && len(sh.ahead) == 0 && sh.report == nil && !sh.wanted && !sh.holds() {
 			delete(r.timers, id)
 		}
 	}
@@ -293,27 +307,14 @@ func (r *Region) waitsForHome(sh *shard) bool {
 			return true
 		}
 	}
+	if sh.stage == idle && len(sh.ahead) > 0 {
+		return true
+	}
 	if sh.stage == idle && len(sh.arrived) > 0 {
 		_, ok := r.successor(sh, sh.arrived[0].class)
 		return !ok
 	}
 	return false
-}
-
-// forget drops what is known of members that went long ago, and of former ways.
-func (r *Region) forget() {
-	for m, at := range r.gone { // unordered: each entry is judged alone
-		if r.now < at.Add(forgetAfter) {
-			continue
-		}
-		delete(r.gone, m)
-		delete(r.closed, m)
-		for i := range r.shards {
-			if s := r.shards[i].senders[m]; s != nil && len(s.held) == 0 {
-				delete(r.shards[i].senders, m)
-			}
-		}
-	}
 }
 
 // Owned gives the shards that have been started and not ended, by number.

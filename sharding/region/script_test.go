@@ -125,6 +125,9 @@ func (s *regionScript) run(t *testing.T, d *datadriven.TestData) string {
 	case "new":
 		s.r = New(Config{Self: a.member("self"), Type: "t", NumShards: 1, Hosts: !a.has("proxy"), MaxMessages: int(a.num("messages")),
 			MaxBytes: int(a.num("bytes"))})
+		for _, m := range "abcdefg" { // the map has them; x, y and z are strangers
+			s.r.Step(0, MemberCame{member(string(m))})
+		}
 		s.now = ms(1000)
 		return "ok\n"
 	case "map":
@@ -178,6 +181,8 @@ func (s *regionScript) run(t *testing.T, d *datadriven.TestData) string {
 		ev = PeerDown{a.member("peer")}
 	case "up":
 		ev = PeerUp{a.member("peer")}
+	case "came":
+		ev = MemberCame{a.member("peer")}
 	case "gone":
 		ev = MemberGone{a.member("peer")}
 	case "stopped":
@@ -389,6 +394,8 @@ func show(commands []Command) string {
 			fmt.Fprintf(&b, "reply: %s\n", message(&c.Reply))
 		case DeadLetter:
 			fmt.Fprintf(&b, "dead letter (%s): %s\n", c.Reason, message(c.Deliver))
+		case DropClaim:
+			fmt.Fprintf(&b, "drop claim of %s about %s\n", name(c.From), name(c.Sender))
 		case ToCoordinator:
 			fmt.Fprintf(&b, "coordinator: %s\n", message(c.Message))
 		case RenewNow:
@@ -430,6 +437,8 @@ func event(ev Event) string {
 		return fmt.Sprintf("covered to %s until %s", ev.Revision, since(ev.Until))
 	case Ordered:
 		return fmt.Sprintf("ordered %T", ev.Directive)
+	case MemberCame:
+		return "came " + name(ev.Member)
 	case MemberGone:
 		return "gone " + name(ev.Member)
 	}

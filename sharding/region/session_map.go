@@ -75,8 +75,11 @@ func (s *Session) mapUpdated(m *protocol.ShardMapUpdate) {
 			changed[d.Type] = append(changed[d.Type], r)
 		}
 	}
-	gone := s.mapMembers(m)
+	came, gone := s.mapMembers(m)
 	s.revision = m.To
+	for _, c := range came {
+		s.emit(ToRegion{Event: MemberCame{Member: c}})
+	}
 	tell := func(t sharding.TypeName) {
 		if records := changed[t]; len(records) > 0 || m.Full {
 			s.emit(ToRegion{Type: t, Event: MapChanged{Revision: m.To, Full: m.Full, Records: records}})
@@ -138,16 +141,18 @@ func (s *Session) assemble(m *protocol.ShardMapUpdate) *protocol.ShardMapUpdate 
 	return &whole
 }
 
-// mapMembers notes members and gives those that have gone, in order.
-func (s *Session) mapMembers(m *protocol.ShardMapUpdate) []sharding.Member {
+// mapMembers notes members and gives those that have come and gone, in order.
+func (s *Session) mapMembers(m *protocol.ShardMapUpdate) (came, gone []sharding.Member) {
 	before := s.members
 	if m.Full {
 		s.members = make(map[sharding.Member]protocol.MemberRecord, len(m.Members))
 	}
 	for _, r := range m.Members {
+		if _, here := before[r.Member]; !here {
+			came = append(came, r.Member)
+		}
 		s.members[r.Member] = r
 	}
-	var gone []sharding.Member
 	for _, g := range m.Gone {
 		if _, here := before[g]; here {
 			gone = append(gone, g)
@@ -161,8 +166,9 @@ func (s *Session) mapMembers(m *protocol.ShardMapUpdate) []sharding.Member {
 			}
 		}
 	}
+	slices.SortFunc(came, compareMembers)
 	slices.SortFunc(gone, compareMembers)
-	return slices.Compact(gone)
+	return slices.Compact(came), slices.Compact(gone)
 }
 
 func compareMembers(a, b sharding.Member) int {

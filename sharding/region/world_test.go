@@ -83,6 +83,11 @@ func newWorld(t tester, draw func(int) int, faults bool, limit int, off Mutation
 		n.r = New(Config{Self: n.self, Type: "t", NumShards: worldShards, Hosts: true, MaxMessages: limit, Off: off})
 		w.nodes = append(w.nodes, n)
 	}
+	for _, n := range w.nodes {
+		for _, m := range w.nodes {
+			n.r.Step(w.now, MemberCame{m.self})
+		}
+	}
 	for s := range w.homes {
 		w.homes[s].Shard = sharding.ShardID(s)
 		w.moving[s] = -1

@@ -346,7 +346,14 @@ func (h *host) command(c region.Command) {
 		r := c.Reply
 		p.w.effect(p, p.self, &r)
 		p.client.replied(&r)
+	case region.DropClaim:
+		if p.w.honest() {
+			p.w.fail("I11", "%v does not know the sender %v, of which %v speaks", p.self, c.Sender, c.From)
+		}
 	case region.DeadLetter:
+		if c.Reason == region.DeadUnknownSender && p.w.honest() {
+			p.w.fail("I11", "%v does not know the sender %v of a message", p.self, c.Deliver.Sender)
+		}
 		p.w.observe(DeadLettered{Global: p.w.now, Member: p.self, Command: c.Deliver.Command, Reason: c.Reason})
 	case region.ToCoordinator:
 		if !p.following.IsZero() {

@@ -445,8 +445,16 @@ func (w *world) effect(p *process, to sharding.Member, r *protocol.Reply) {
 	}
 }
 
+// honest says that every machine keeps every rule: then no region may see a lie.
+func (w *world) honest() bool {
+	return w.opts.Region == region.Mutations{} && w.opts.Coordinator == coordinator.Mutations{}
+}
+
 // bounds tells how full a region's buffers are.
 func (h *host) bounds() {
+	if n := h.region.Stats().Corrected; n > 0 && h.p.w.honest() {
+		h.p.w.fail("I12", "%v took %d last numbers for overstated, and nobody lies", h.p.self, n)
+	}
 	messages, bytes := h.region.Buffered()
 	if messages == 0 {
 		return

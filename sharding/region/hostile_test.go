@@ -1,0 +1,133 @@
+package region
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/droverhq/drover/sharding"
+	"github.com/droverhq/drover/sharding/protocol"
+)
+
+// owner is a region that serves all of its shards, at epoch 1, with an endless lease.
+func owner(t *testing.T, shards uint32, members ...string) *Region {
+	t.Helper()
+	r := New(Config{Self: member("a"), Type: "t", NumShards: shards, Hosts: true})
+	for _, m := range members {
+		r.Step(1, MemberCame{member(m)})
+	}
+	var records []protocol.ShardRecord
+	for i := range shards {
+		records = append(records, protocol.ShardRecord{Shard: sharding.ShardID(i), State: protocol.Homed, Owner: member("a"), Epoch: 1, Granted: 1, Chain: 1})
+	}
+	r.Step(1, MapChanged{Revision: sharding.Revision{Index: 1}, Full: true, Records: records})
+	r.Step(1, Covered{Revision: sharding.Revision{Index: 1}, Until: math.MaxInt64})
+	for _, rec := range records {
+		r.Step(1, Ordered{&protocol.StartShard{Type: "t", Shard: rec}})
+	}
+	require.Len(t, r.Owned(), int(shards))
+	return r
+}
+
+// count gives the dead letters with a reason.
+func count(commands []Command, reason string) (n int) {
+	for _, c := range commands {
+		if d, ok := c.(DeadLetter); ok && d.Reason == reason {
+			n++
+		}
+	}
+	return n
+}
+
+// Spec 2.1: a peer is judged by who it is. One that makes up senders fills nothing, and takes no room from others, who make up none.
+func TestMadeUpSenders(t *testing.T) {
+	r := owner(t, 1, "b", "c", "d")
+	now := sharding.Instant(1)
+	from := func(peer, sender sharding.Member, seq uint64, hops uint8) []Command {
+		return r.Step(now, Arrived{peer, &protocol.Deliver{Type: "t", Entity: "e", Epoch: 1, Sender: sender, Seq: seq, Hops: hops}})
+	}
+	const extra = 50
+	var dead, claims int
+	for i := range maxBrought + extra {
+		made := sharding.Member{Node: sharding.NodeID(fmt.Sprint("made-up-", i))}
+		dead += count(from(member("b"), made, 1, 1), DeadUnknownSender)
+		for _, c := range r.Step(now, SenderDoneArrived{member("b"), protocol.SenderDone{Type: "t", Sender: made, Epoch: 1, From: 5, Seq: 5}}) {
+			if _, ok := c.(DropClaim); ok {
+				claims++
+			}
+		}
+	}
+	assert.Equal(t, extra, dead)
+	assert.Equal(t, extra, claims)
+	assert.Equal(t, maxBrought+1, len(r.shards[0].senders), "and this node")
+	assert.Equal(t, maxBrought, r.strange)
+
+	// Others are not held up: a node that has yet to come into the map, and a former owner that forwards for one.
+	assert.Zero(t, count(from(member("x"), member("x"), 1, 0), DeadUnknownSender))
+	assert.Zero(t, count(from(member("c"), member("y"), 1, 1), DeadUnknownSender))
+	assert.Zero(t, count(from(member("b"), member("d"), 1, 1), DeadUnknownSender), "nor is the peer itself, for members")
+
+	// Whoever comes back under ever new incarnations finds an end, too.
+	for i := range 2 * maxStrangers {
+		m := sharding.Member{Node: "z", Incarnation: sharding.Incarnation{byte(i), byte(i >> 8), byte(i >> 16)}}
+		dead += count(from(m, m, 1, 0), DeadUnknownSender)
+		r.Step(now, PeerClosed{m})
+	}
+	assert.Equal(t, maxStrangers, r.strange)
+	assert.Greater(t, dead, maxStrangers)
+	assert.Empty(t, r.closed, "of strangers nothing is kept")
+
+	r.Step(now, MemberCame{member("x")})
+	assert.Equal(t, maxStrangers-1, r.strange)
+	now = now.Add(forgetAfter)
+	r.Step(now, Ticked{})
+	assert.Zero(t, r.strange)
+	assert.Empty(t, r.brought)
+	assert.Empty(t, r.strangers)
+	assert.Equal(t, 3, len(r.shards[0].senders), "this node, x and d")
+	assert.Zero(t, r.spans)
+}
+
+// Spans of numbers that will not come are bounded for one sender and for all, whoever speaks of them; the count of them is exact.
+func TestSettledSpansAreBounded(t *testing.T) {
+	const shards = 80
+	r := owner(t, shards, "b", "c")
+	claim := func(s sharding.ShardID, from, to uint64) {
+		r.Step(2, SenderDoneArrived{member("b"), protocol.SenderDone{Type: "t", Shard: s, Sender: member("c"), Epoch: 1, From: from, Seq: to}})
+	}
+	for s := range sharding.ShardID(shards) {
+		for n := range uint64(maxSpansOfOne + 10) {
+			claim(s, 3*n+2, 3*n+2)
+		}
+		assert.LessOrEqual(t, len(r.shards[s].senders[member("c")].settled), maxSpansOfOne)
+	}
+	assert.Equal(t, maxSpans, r.spans)
+	assert.Positive(t, r.Stats().Unsettled)
+	claim(0, 1, math.MaxUint64) // joins what is there
+	assert.Equal(t, []span{{1, math.MaxUint64}}, r.shards[0].senders[member("c")].settled)
+	assert.Equal(t, maxSpans-maxSpansOfOne+1, r.spans)
+	claim(0, math.MaxUint64, math.MaxUint64)
+	assert.Len(t, r.shards[0].senders[member("c")].settled, 1)
+	r.Step(3, MemberGone{member("c")})
+	r.Step(sharding.Instant(3).Add(forgetAfter), Ticked{})
+	assert.Zero(t, r.spans)
+}
+
+// What was refused at an owner is not remembered once later numbers have begun.
+func TestRefusedNumbersAreForgotten(t *testing.T) {
+	r := owner(t, 1, "c")
+	at := sharding.Instant(1)
+	for n := uint64(1); n < 200; n += 2 {
+		r.until = at // the lease lapses: the Ask's time runs out in the buffer
+		r.Step(at, Arrived{member("c"), &protocol.Deliver{Type: "t", Entity: "e", Epoch: 1, Sender: member("c"), Seq: n, Mode: protocol.Ask, Ask: n, Deadline: 1}})
+		at = at.Add(2 * time.Millisecond)
+		r.Step(at, Covered{Revision: sharding.Revision{Index: 1}, Until: at.Add(time.Hour)})
+		r.Step(at, Arrived{member("c"), &protocol.Deliver{Type: "t", Entity: "e", Epoch: 1, Sender: member("c"), Seq: n + 1}})
+	}
+	assert.EqualValues(t, 200, r.shards[0].senders[member("c")].last)
+	assert.LessOrEqual(t, r.spans, 1)
+}
