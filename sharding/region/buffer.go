@@ -1,6 +1,7 @@
 package region
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/droverhq/drover/sharding"
@@ -33,12 +34,19 @@ type effect struct {
 
 // reserve takes room in the buffers; false: they are full (I14).
 func (r *Region) reserve(size int) bool {
-	if r.count >= r.cfg.MaxMessages || r.bytes+size > r.cfg.MaxBytes {
+	if !r.room(size) {
+		r.evictAhead()
+	}
+	if !r.room(size) {
 		return false
 	}
 	r.count++
 	r.bytes += size
 	return true
+}
+
+func (r *Region) room(size int) bool {
+	return r.count < r.cfg.MaxMessages && r.bytes+size <= r.cfg.MaxBytes
 }
 
 func (r *Region) free(size int) {
@@ -75,11 +83,11 @@ func (r *Region) ahead(sh *shard, believed sharding.Epoch) bool {
 	return believed > sh.home.Epoch && !r.cfg.Off.EpochCheck
 }
 
-// pushAhead puts a message or claim aside until the map shows the epoch in which its sender believes. It holds up nothing that others send, may take half
-// of the buffers, and waits no longer than forgetAfter: a peer may name any epoch.
+// pushAhead puts a message or claim aside until the map shows the epoch in which its sender believes. It holds up nothing that others send, gives way to
+// the rest once the buffers are full, and waits no longer than forgetAfter: a peer may name any epoch.
 func (r *Region) pushAhead(sh *shard, w waiting) {
 	size := sizeOf(w.d)
-	if r.aheadCount >= (r.cfg.MaxMessages+1)/2 || r.aheadBytes+size > r.cfg.MaxBytes/2 || !r.reserve(size) {
+	if !r.room(size) || !r.reserve(size) {
 		if w.d != nil {
 			r.refuse(sh, w, DeadBufferFull)
 		}
@@ -90,6 +98,25 @@ func (r *Region) pushAhead(sh *shard, w waiting) {
 	w.at = r.now
 	sh.ahead = append(sh.ahead, w)
 	r.timers[sh.home.Shard] = struct{}{}
+}
+
+// evictAhead refuses what is ahead of the map as far as it takes more than half of the buffers, the youngest first.
+func (r *Region) evictAhead() {
+	over := func() bool { return r.aheadCount > (r.cfg.MaxMessages+1)/2 || r.aheadBytes > r.cfg.MaxBytes/2 }
+	if !over() {
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(r.timers)) {
+		sh := &r.shards[id]
+		slices.Reverse(sh.ahead)
+		evicted := r.takeAhead(sh, func(*waiting) bool { return over() })
+		slices.Reverse(sh.ahead)
+		for _, w := range evicted {
+			if w.d != nil {
+				r.refuse(sh, w, DeadBufferFull)
+			}
+		}
+	}
 }
 
 // takeAhead takes out of what is ahead of the map all for which f gives true, in order. Its room is free again.

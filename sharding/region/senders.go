@@ -180,14 +180,14 @@ func (r *Region) forget() {
 	r.forgetAt = r.now.Add(forgetEvery)
 	old := func(at sharding.Instant) bool { return r.now >= at.Add(forgetAfter) }
 	past := map[sharding.Member]bool{}
-	for m, at := range r.gone { // unordered, as the following: each entry is judged alone
+	for m, at := range r.gone { // unordered: each entry is judged alone
 		if old(at) {
 			past[m] = true
 			delete(r.gone, m)
 			delete(r.closed, m)
 		}
 	}
-	for m, at := range r.strangers {
+	for m, at := range r.strangers { // unordered: likewise
 		if old(at) {
 			past[m] = true
 		}
@@ -198,7 +198,7 @@ func (r *Region) forget() {
 	kept := map[sharding.Member]bool{}
 	for i := range r.shards {
 		sh := &r.shards[i]
-		for m, s := range sh.senders {
+		for m, s := range sh.senders { // unordered: each alone
 			switch {
 			case !past[m]:
 			case len(s.held) > 0:
@@ -208,7 +208,7 @@ func (r *Region) forget() {
 			}
 		}
 	}
-	for m := range past {
+	for m := range past { // unordered: likewise
 		if !kept[m] {
 			delete(r.strangers, m)
 		}
