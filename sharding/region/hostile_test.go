@@ -131,3 +131,48 @@ func TestRefusedNumbersAreForgotten(t *testing.T) {
 	assert.EqualValues(t, 200, r.shards[0].senders[member("c")].last)
 	assert.LessOrEqual(t, r.spans, 1)
 }
+
+// A grant asks for a renewal once a step, however many shards a map update brings.
+func TestOneRenewalAStep(t *testing.T) {
+	r := New(Config{Self: member("a"), Type: "t", NumShards: 100, Hosts: true})
+	var records []protocol.ShardRecord
+	for i := range sharding.ShardID(100) {
+		records = append(records, protocol.ShardRecord{Shard: i, State: protocol.Homed, Owner: member("a"), Epoch: 1, Granted: 1, Chain: 1})
+	}
+	assert.Equal(t, []Command{RenewNow{}}, r.Step(1, MapChanged{Revision: sharding.Revision{Index: 1}, Records: records}))
+}
+
+// What is owned is told at once while it is little. Of 100 000 shards that start one by one the list is not made for each.
+func TestOwnedIsToldSeldomWhileLong(t *testing.T) {
+	const shards = 3000
+	r := New(Config{Self: member("a"), Type: "t", NumShards: shards, Hosts: true})
+	var records []protocol.ShardRecord
+	for i := range sharding.ShardID(shards) {
+		records = append(records, protocol.ShardRecord{Shard: i, State: protocol.Homed, Owner: member("a"), Epoch: 1, Granted: 1, Chain: 1})
+	}
+	r.Step(1, MapChanged{Revision: sharding.Revision{Index: 1}, Records: records})
+	r.Step(1, Covered{Revision: sharding.Revision{Index: 1}, Until: math.MaxInt64})
+	told, last := 0, 0
+	note := func(commands []Command) {
+		for _, c := range commands {
+			if o, ok := c.(OwnedChanged); ok {
+				told++
+				last = len(o.Shards)
+			}
+		}
+	}
+	for i, rec := range records {
+		note(r.Step(1, Ordered{&protocol.StartShard{Type: "t", Shard: rec}}))
+		if i < ownedAtOnce {
+			require.Equal(t, i+1, told)
+		}
+	}
+	assert.Equal(t, ownedAtOnce, told)
+	note(r.Step(sharding.Instant(1).Add(ownedEvery), Ticked{}))
+	assert.Equal(t, ownedAtOnce+1, told)
+	assert.Equal(t, shards, last, "it is told in the end")
+	for _, rec := range records {
+		note(r.Step(2, Ordered{&protocol.KillShard{Type: "t", Shard: rec.Shard, Epoch: 1}}))
+	}
+	assert.Zero(t, last, "that nothing is owned any more is told at once")
+}

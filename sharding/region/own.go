@@ -73,8 +73,7 @@ func (r *Region) superseded(sh *shard) {
 // kill drops the entities of a started shard, and effects that waited for the lease.
 func (r *Region) kill(sh *shard) {
 	if sh.started {
-		sh.started = false
-		r.ownedChanged = true
+		r.setStarted(sh, false)
 		r.emit(KillLocal{Shard: sh.home.Shard, Epoch: sh.epoch})
 		r.toCoordinator(&protocol.ShardsStopped{Type: r.cfg.Type, Shards: []protocol.ShardEpoch{{Shard: sh.home.Shard, Epoch: sh.epoch}}})
 	}
@@ -109,7 +108,7 @@ func (r *Region) grant(sh *shard) {
 			w.class = max(w.class, sh.epoch)
 		}
 	}
-	r.emit(RenewNow{})
+	r.renewNow = true
 }
 
 // coversNow says whether the lease covers the shard's present generation (I3).
@@ -122,8 +121,8 @@ func (r *Region) tryStart(sh *shard) bool {
 	if sh.stage != granted || !sh.briefed || !r.coversNow(sh) {
 		return false
 	}
-	sh.stage, sh.started = serving, true
-	r.ownedChanged = true
+	sh.stage = serving
+	r.setStarted(sh, true)
 	gen := []protocol.ShardEpoch{{Shard: sh.home.Shard, Epoch: sh.epoch}}
 	r.emit(StartLocal{Shard: sh.home.Shard, Epoch: sh.epoch})
 	r.emit(ExtendLocal{Shards: gen, Until: r.until})
@@ -279,7 +278,7 @@ func (r *Region) startShard(sh *shard, d *protocol.StartShard) {
 			return
 		}
 		if !r.tryStart(sh) {
-			r.emit(RenewNow{})
+			r.renewNow = true
 		}
 	case sh.started:
 		r.toCoordinator(&protocol.ShardStarted{Type: r.cfg.Type, Shards: gen})
@@ -318,8 +317,7 @@ func (r *Region) shardStopped(ev ShardStopped) {
 	if sh.ended = sh.suspended && len(sh.effects) > 0; sh.ended {
 		return // replies wait for the lease: the handoff does too, since none may leave after it
 	}
-	sh.started = false
-	r.ownedChanged = true
+	r.setStarted(sh, false)
 	if r.ending {
 		r.stoppedForGood(sh)
 		r.ended()
@@ -360,8 +358,7 @@ func (r *Region) leave(sh *shard, report protocol.Message) {
 func (r *Region) killOrdered(sh *shard, d *protocol.KillShard) {
 	if sh.stage != idle && sh.epoch == d.Epoch && sh.stage != stopped {
 		if sh.started {
-			sh.started = false
-			r.ownedChanged = true
+			r.setStarted(sh, false)
 			r.emit(KillLocal{Shard: sh.home.Shard, Epoch: sh.epoch})
 		}
 		r.dropEffects(sh)

@@ -47,9 +47,12 @@ type Region struct {
 	aheadBytes   int
 	timers       map[sharding.ShardID]struct{} // shards that a Ticked may have work for
 	asking       []sharding.ShardID            // homes to ask for when the step ends
-	ownedChanged bool
-	ending       bool             // RegionStopped
-	endedAt      sharding.Instant // when Stopping was last sent; 0: not yet
+	renewNow     bool                          // when the step ends
+	started      int                           // shards that have been started and not ended
+	ownedChanged bool                          // since OwnedChanged
+	ownedAt      sharding.Instant              // when that was last told
+	ending       bool                          // RegionStopped
+	endedAt      sharding.Instant              // when Stopping was last sent; 0: not yet
 	stats        Stats
 }
 
@@ -221,13 +224,33 @@ func (r *Region) finish() []Command {
 		r.toCoordinator(&protocol.GetShardHome{Type: r.cfg.Type, Shards: r.asking})
 		r.asking = nil
 	}
-	if r.ownedChanged {
-		r.ownedChanged = false
+	if r.renewNow {
+		r.renewNow = false
+		r.emit(RenewNow{})
+	}
+	if r.ownedChanged && (r.started <= ownedAtOnce || r.now >= r.ownedAt.Add(ownedEvery)) {
+		r.ownedChanged, r.ownedAt = false, r.now
 		r.emit(OwnedChanged{Shards: r.Owned()})
 	}
 	out := r.out
 	r.out = nil
 	return out
+}
+
+// A long list of what is owned is told at most every ownedEvery: shards start by the thousand, one a step, and each list names all of them.
+const (
+	ownedAtOnce = 256
+	ownedEvery  = 50 * time.Millisecond
+)
+
+// setStarted notes that the shard has been started, or has ended.
+func (r *Region) setStarted(sh *shard, on bool) {
+	sh.started, r.ownedChanged = on, true
+	if on {
+		r.started++
+	} else {
+		r.started--
+	}
 }
 
 func (r *Region) emit(c Command) { r.out = append(r.out, c) }

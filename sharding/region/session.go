@@ -33,6 +33,8 @@ type Session struct {
 	renewAt      sharding.Instant
 	seq          uint64
 	open         []renewal        // sent to the present leader in its term, oldest first
+	unanswered   bool             // the newest of them is
+	renewNext    bool             // a renewal was wanted meanwhile
 	heard        sharding.Instant // see Authority
 	leaseUntil   sharding.Instant // what the newest acknowledgement grants
 	renewApplied uint64           // an ack named this map index, which was not applied: renew as soon as it is
@@ -81,7 +83,7 @@ func (s *Session) Step(at sharding.Instant, ev Event) []Command {
 		s.owned = ev.Owned
 		s.checkDrained()
 	case RenewRequested:
-		s.renew()
+		s.renewSoon()
 	case StopRequested:
 		s.stop(ev)
 	}
@@ -96,6 +98,9 @@ func (s *Session) tick() {
 	}
 	if s.registered && s.now >= s.renewAt {
 		s.renew()
+	}
+	if s.renewNext {
+		s.renewSoon()
 	}
 	if _, here := s.members[s.cfg.Self]; s.stopping && s.now >= s.stopAt && (!s.drained || here && !s.draining) {
 		s.sendStopping()
@@ -135,6 +140,14 @@ func (s *Session) register() {
 	}})
 }
 
+// renewSoon sends a renewal for what has been granted, or leaves it to the answer of the one that is on its way: grants come by the thousand, and one
+// renewal covers all. One that is not answered in retryEvery is taken for lost.
+func (s *Session) renewSoon() {
+	if s.renewNext = s.unanswered && s.now < s.open[len(s.open)-1].sentAt.Add(retryEvery); !s.renewNext {
+		s.renew()
+	}
+}
+
 // renew sends a renewal, at most one an instant.
 func (s *Session) renew() {
 	if !s.registered || len(s.open) > 0 && s.open[len(s.open)-1].sentAt == s.now {
@@ -145,6 +158,7 @@ func (s *Session) renew() {
 		s.open = append(s.open[:0:0], s.open[1:]...)
 	}
 	s.open = append(s.open, renewal{s.seq, s.now})
+	s.unanswered, s.renewNext = true, false
 	s.renewAt = s.now.Add(s.ttl / 3)
 	s.emit(SendLeader{To: s.leader, Message: &protocol.Renew{Seq: s.seq, SentAt: s.now, Applied: s.revision, Load: s.load}})
 	s.load = nil // the leader keeps it until the next measurement: it names every shard, and a renewal follows each grant
@@ -200,11 +214,11 @@ func (s *Session) directive(ev DirectiveReceived) {
 			return
 		}
 		s.pass(ev, m.Type)
-		s.renew()
+		s.renewSoon()
 	case *protocol.ShardHome:
 		s.pass(ev, m.Type)
 		if m.Shard.Owner == s.cfg.Self {
-			s.renew()
+			s.renewSoon()
 		}
 	case *protocol.HandOff:
 		s.pass(ev, m.Type)
@@ -222,6 +236,7 @@ func (s *Session) pass(ev DirectiveReceived, t sharding.TypeName) {
 func (s *Session) follow(leader sharding.Member, term uint64) {
 	s.leader, s.term, s.heard = leader, term, s.now
 	s.registered, s.open = false, nil
+	s.unanswered, s.renewNext = false, false
 	s.renewApplied = 0
 	s.emit(LeaderChanged{Leader: leader, Term: term})
 }
@@ -259,6 +274,9 @@ func (s *Session) leased(ev DirectiveReceived, m *protocol.LeaseAck) {
 		s.drop(ev, DropRenewal)
 		return
 	}
+	if at == len(s.open)-1 {
+		s.unanswered = false
+	}
 	if s.revision.Less(m.Revision) {
 		s.renewApplied = max(s.renewApplied, m.Revision.Index)
 		return
@@ -268,6 +286,9 @@ func (s *Session) leased(ev DirectiveReceived, m *protocol.LeaseAck) {
 	s.heard = s.now
 	s.leaseUntil = max(s.leaseUntil, m.SentAt.Add(s.ttl))
 	s.emit(ToRegion{Event: Covered{Revision: m.Revision, Until: m.SentAt.Add(s.ttl)}})
+	if s.renewNext {
+		s.renewSoon()
+	}
 }
 
 const maxTTL = 24 * 3600 * 1000 // ms; a longer lease is a mistake, and would overflow

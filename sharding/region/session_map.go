@@ -98,9 +98,12 @@ func (s *Session) mapUpdated(m *protocol.ShardMapUpdate) {
 	if slices.Contains(gone, s.cfg.Self) {
 		s.register() // the lease had lapsed, and the process lives: begin again
 	}
-	if granted || s.renewApplied > 0 && s.renewApplied <= s.revision.Index {
+	if s.renewApplied > 0 && s.renewApplied <= s.revision.Index {
 		s.renewApplied = 0
-		s.renew()
+		granted = true
+	}
+	if granted {
+		s.renewSoon()
 	}
 	s.checkDrained()
 }
