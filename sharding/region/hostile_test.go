@@ -132,14 +132,25 @@ func TestRefusedNumbersAreForgotten(t *testing.T) {
 	assert.LessOrEqual(t, r.spans, 1)
 }
 
-// A grant asks for a renewal once a step, however many shards a map update brings.
-func TestOneRenewalAStep(t *testing.T) {
+// However many shards a map update grants, a step asks for one renewal and confirms what it starts in one message.
+func TestManyGrants(t *testing.T) {
 	r := New(Config{Self: member("a"), Type: "t", NumShards: 100, Hosts: true})
 	var records []protocol.ShardRecord
 	for i := range sharding.ShardID(100) {
 		records = append(records, protocol.ShardRecord{Shard: i, State: protocol.Homed, Owner: member("a"), Epoch: 1, Granted: 1, Chain: 1})
 	}
 	assert.Equal(t, []Command{RenewNow{}}, r.Step(1, MapChanged{Revision: sharding.Revision{Index: 1}, Records: records}))
+	for _, rec := range records {
+		r.Step(1, Ordered{&protocol.StartShard{Type: "t", Shard: rec}})
+	}
+	confirmed := 0
+	for _, c := range r.Step(1, Covered{Revision: sharding.Revision{Index: 1}, Until: math.MaxInt64}) {
+		if c, ok := c.(ToCoordinator); ok {
+			confirmed += len(c.Message.(*protocol.ShardStarted).Shards)
+			assert.Equal(t, 100, confirmed, "in one message")
+		}
+	}
+	assert.Equal(t, 100, confirmed)
 }
 
 // What is owned is told at once while it is little. Of 100 000 shards that start one by one the list is not made for each.

@@ -126,7 +126,7 @@ func (r *Region) tryStart(sh *shard) bool {
 	gen := []protocol.ShardEpoch{{Shard: sh.home.Shard, Epoch: sh.epoch}}
 	r.emit(StartLocal{Shard: sh.home.Shard, Epoch: sh.epoch})
 	r.emit(ExtendLocal{Shards: gen, Until: r.until})
-	r.toCoordinator(&protocol.ShardStarted{Type: r.cfg.Type, Shards: gen})
+	r.confirmed = append(r.confirmed, gen...)
 	if !sh.hold {
 		r.drainAll(sh)
 	}
@@ -281,7 +281,7 @@ func (r *Region) startShard(sh *shard, d *protocol.StartShard) {
 			r.renewNow = true
 		}
 	case sh.started:
-		r.toCoordinator(&protocol.ShardStarted{Type: r.cfg.Type, Shards: gen})
+		r.confirmed = append(r.confirmed, gen...)
 	}
 }
 

@@ -47,6 +47,7 @@ type Region struct {
 	aheadBytes   int
 	timers       map[sharding.ShardID]struct{} // shards that a Ticked may have work for
 	asking       []sharding.ShardID            // homes to ask for when the step ends
+	confirmed    []protocol.ShardEpoch         // shards to tell of as started when the step ends
 	renewNow     bool                          // when the step ends
 	started      int                           // shards that have been started and not ended
 	ownedChanged bool                          // since OwnedChanged
@@ -223,6 +224,10 @@ func (r *Region) finish() []Command {
 		r.asking = slices.Compact(r.asking)
 		r.toCoordinator(&protocol.GetShardHome{Type: r.cfg.Type, Shards: r.asking})
 		r.asking = nil
+	}
+	if len(r.confirmed) > 0 {
+		r.toCoordinator(&protocol.ShardStarted{Type: r.cfg.Type, Shards: r.confirmed})
+		r.confirmed = nil
 	}
 	if r.renewNow {
 		r.renewNow = false
