@@ -51,10 +51,11 @@ func (p *Plane) addRegion(t Type, first ...region.Event) *shell {
 			Stopped: func(shard sharding.ShardID, epoch sharding.Epoch) {
 				s.inbox.Put(regionItem{event: region.ShardStopped{Shard: shard, Epoch: epoch}})
 			},
-			Unbegun: func(d *protocol.Deliver) {
-				p.refuse(d, protocol.StatusUnavailable, "the shard was taken from its node")
+			Unbegun: func(d *protocol.Deliver, why string) {
+				p.refuse(d, protocol.StatusUnavailable, why)
 			},
-			Panicked: func() { p.counts.Panics.Add(1) },
+			Panicked:    func() { p.counts.Panics.Add(1) },
+			MaxMessages: p.cfg.MaxMessages, MaxBytes: p.cfg.MaxBytes,
 		})
 	}
 	for _, ev := range first {

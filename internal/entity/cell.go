@@ -123,6 +123,8 @@ func (c *cell) abandon() []*protocol.Deliver {
 // run is called by a worker.
 func (c *cell) run() {
 	s := c.shard
+	var begun, bytes int64 // told in one go: workers share the counters
+	defer func() { s.rt.left(begun, bytes) }()
 	for range batch {
 		c.mu.Lock()
 		if c.state == dead {
@@ -156,6 +158,8 @@ func (c *cell) run() {
 		}
 		c.retire = false
 		c.mu.Unlock()
+		begun++
+		bytes += sizeOf(d)
 		c.last.Store(int64(now))
 		if !c.handle(d) {
 			return
@@ -349,7 +353,9 @@ func (x *call) Later() func(any, error) {
 		x.mu.Unlock()
 		var b []byte
 		if err == nil && (x.d.Mode == protocol.Ask || x.result != nil) {
-			b, err = x.behavior.EncodeLater(x.d.Payload, reply)
+			if x.cell.guard(func() { b, err = x.behavior.EncodeLater(x.d.Payload, reply) }) { // on whose goroutine ever this is
+				b, err = nil, errPanicked
+			}
 		}
 		x.answer(b, err)
 		x.mu.Lock()

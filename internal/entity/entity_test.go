@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -68,6 +69,7 @@ type world struct {
 	replies  map[uint64]protocol.Reply
 	stopped  []protocol.ShardEpoch
 	unbegun  []string
+	why      string // of the last one
 	received []string
 }
 
@@ -76,6 +78,9 @@ func (w *world) note(id string, m msg) {
 	w.received = append(w.received, fmt.Sprint(id, ":", m.Add, m.Do))
 	w.mu.Unlock()
 }
+
+// The bounds of a world's mailboxes.
+const testMessages, testBytes = 1000, 1 << 16
 
 func newWorld(t testing.TB, o sharding.Options[msg, int]) *world {
 	w := &world{gate: make(chan struct{}), later: make(chan func(any, error), 16), replies: map[uint64]protocol.Reply{}}
@@ -94,8 +99,14 @@ func newWorld(t testing.TB, o sharding.Options[msg, int]) *world {
 			w.stopped = append(w.stopped, protocol.ShardEpoch{Shard: s, Epoch: e})
 			w.mu.Unlock()
 		},
-		Unbegun:  func(d *protocol.Deliver) { w.mu.Lock(); w.unbegun = append(w.unbegun, d.Entity); w.mu.Unlock() },
-		Panicked: func() { w.panics.Add(1) },
+		Unbegun: func(d *protocol.Deliver, why string) {
+			w.mu.Lock()
+			w.unbegun = append(w.unbegun, d.Entity)
+			w.why = why
+			w.mu.Unlock()
+		},
+		Panicked:    func() { w.panics.Add(1) },
+		MaxMessages: testMessages, MaxBytes: testBytes,
 	})
 	t.Cleanup(func() { w.Runtime.Close(); pool.Close() })
 	return w
@@ -294,6 +305,41 @@ func TestBlockedHandlersDoNotStallOthers(t *testing.T) {
 	close(w.gate)
 }
 
+// Spec 2.3: what waits for slow entities is bounded, by number and by bytes; beyond it a message surely is not begun. Room comes back as messages are
+// begun, and with a shard that is killed.
+func TestMailboxesAreBounded(t *testing.T) {
+	w := newWorld(t, sharding.Options[msg, int]{})
+	w.start(1, 1)
+	w.send(1, 1, "slow", msg{Do: "block"})
+	eventually(t, func() bool { return w.begun() == 1 })
+	for range testMessages + 5 {
+		w.send(1, 1, "slow", msg{Add: 1})
+	}
+	_, unbegun := w.snapshot()
+	assert.Len(t, unbegun, 6, "what is under way counts until the worker looks again")
+	assert.Equal(t, WhyFull, w.why)
+	w.send(1, 1, "another", msg{Add: 1})
+	_, unbegun = w.snapshot()
+	assert.Len(t, unbegun, 7)
+	close(w.gate)
+	eventually(t, func() bool { return w.waiting.Load() == 0 })
+	assert.Zero(t, w.bytes.Load())
+	assert.Equal(t, "1", w.value(t, w.send(1, 1, "another", msg{Add: 1})))
+
+	// Bytes; what is killed gives its room back.
+	w.Start(2, 1) // not covered: nothing begins
+	big := func() { w.Deliver(2, 1, &protocol.Deliver{Entity: "big", Payload: make([]byte, testBytes/2)}) }
+	eventually(t, func() bool { return w.waiting.Load() == 0 })
+	big()
+	big()
+	_, unbegun = w.snapshot()
+	assert.Equal(t, "big", unbegun[len(unbegun)-1], "two of them and their names are too much")
+	w.Kill(2, 1)
+	assert.Zero(t, w.waiting.Load())
+	assert.Zero(t, w.bytes.Load())
+	assert.Equal(t, WhyTaken, w.why)
+}
+
 // Hammer: senders, lease changes, handoffs and kills at once. Per entity and epoch the numbers received ascend (a killed generation may still be in the midst
 // of one message), and nothing is begun twice.
 func TestHammer(t *testing.T) {
@@ -335,6 +381,8 @@ func TestHammer(t *testing.T) {
 		last[id] = v
 	}
 	require.LessOrEqual(t, len(w.received)+len(w.unbegun), n)
+	require.Zero(t, w.waiting.Load())
+	require.Zero(t, w.bytes.Load())
 	require.EqualValues(t, 0, w.Live())
 }
 
@@ -345,7 +393,7 @@ func benchmark(b *testing.B, entities int) {
 	kind := sharding.NewKind("noop", func(sharding.Context) sharding.Entity[msg, int] { return noop{} }, sharding.Options[msg, int]{Messages: fixed{}})
 	pool := NewPool()
 	defer pool.Close()
-	r := New(Config{Type: "t", Kind: kind, Pool: pool, Logger: slog.New(slog.DiscardHandler), Now: boottime.Now})
+	r := New(Config{Type: "t", Kind: kind, Pool: pool, Logger: slog.New(slog.DiscardHandler), Now: boottime.Now, MaxMessages: math.MaxInt, MaxBytes: math.MaxInt})
 	r.Start(1, 1)
 	r.Extend([]protocol.ShardEpoch{{Shard: 1, Epoch: 1}}, boottime.Now().Add(time.Hour))
 	ds := make([]*protocol.Deliver, entities)

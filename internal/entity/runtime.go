@@ -28,11 +28,25 @@ type Config struct {
 	Reply func(shard sharding.ShardID, epoch sharding.Epoch, to sharding.Member, r protocol.Reply)
 	// Stopped ends Stop: the shard is empty, every entity's Stop has ended.
 	Stopped func(shard sharding.ShardID, epoch sharding.Epoch)
-	// Unbegun takes a message that was never begun and never will be here.
-	Unbegun func(d *protocol.Deliver)
+	// Unbegun takes a message that was never begun and never will be here, and the reason.
+	Unbegun func(d *protocol.Deliver, why string)
 	// Panicked counts panics of entity code.
 	Panicked func()
+	// MaxMessages and MaxBytes bound what waits in all mailboxes together, so that senders cannot fill the memory of a node whose entities are slow (spec
+	// 2.3). Defaults 100 000 and 64 MiB. Beyond them a message is Unbegun.
+	MaxMessages, MaxBytes int
 }
+
+// Why a message is Unbegun.
+const (
+	WhyTaken = "the shard was taken from its node"
+	WhyFull  = "mailbox_full" // the mailboxes have reached their bounds
+)
+
+const (
+	defaultMaxMessages = 100_000
+	defaultMaxBytes    = 64 << 20
+)
 
 // Runtime runs the entities of one type on this node.
 type Runtime struct {
@@ -41,12 +55,20 @@ type Runtime struct {
 	shards  map[sharding.ShardID]*shard
 	live    atomic.Int64
 	handled atomic.Uint64
+	waiting atomic.Int64 // messages in mailboxes
+	bytes   atomic.Int64 // … and their bytes
 	sweepAt int
 	swept   sharding.Instant
 }
 
 // New makes a runtime without shards.
 func New(cfg Config) *Runtime {
+	if cfg.MaxMessages <= 0 {
+		cfg.MaxMessages = defaultMaxMessages
+	}
+	if cfg.MaxBytes <= 0 {
+		cfg.MaxBytes = defaultMaxBytes
+	}
 	return &Runtime{cfg: cfg, shards: make(map[sharding.ShardID]*shard)}
 }
 
@@ -115,19 +137,26 @@ func (r *Runtime) Suspend(shards []protocol.ShardEpoch) {
 	}
 }
 
-// Deliver queues a message for its entity, in order. For a generation that is not here it is Unbegun. The deliver is kept.
+// Deliver queues a message for its entity, in order. For a generation that is not here, and beyond the bounds, it is Unbegun. The deliver is kept.
 func (r *Runtime) Deliver(id sharding.ShardID, epoch sharding.Epoch, d *protocol.Deliver) {
 	s := r.find(id, epoch)
 	if s == nil {
-		r.cfg.Unbegun(d)
+		r.cfg.Unbegun(d, WhyTaken)
+		return
+	}
+	size := sizeOf(d)
+	if r.waiting.Load() >= int64(r.cfg.MaxMessages) || r.bytes.Load()+size > int64(r.cfg.MaxBytes) {
+		r.cfg.Unbegun(d, WhyFull)
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.killed.Load() {
-		r.cfg.Unbegun(d)
+		r.cfg.Unbegun(d, WhyTaken)
 		return
 	}
+	r.waiting.Add(1)
+	r.bytes.Add(size)
 	c := s.cells[d.Entity]
 	if c == nil {
 		c = &cell{shard: s, id: d.Entity, stopping: s.stopping}
@@ -135,6 +164,14 @@ func (r *Runtime) Deliver(id sharding.ShardID, epoch sharding.Epoch, d *protocol
 		r.live.Add(1)
 	}
 	c.push(d)
+}
+
+func sizeOf(d *protocol.Deliver) int64 { return int64(len(d.Entity) + len(d.Payload)) }
+
+// left takes messages out of the bounds that have left their mailboxes.
+func (r *Runtime) left(messages, bytes int64) {
+	r.waiting.Add(-messages)
+	r.bytes.Add(-bytes)
 }
 
 // Stop ends every entity of the shard once it has handled what is in its mailbox, then calls Stopped.
@@ -196,7 +233,8 @@ func (s *shard) kill() {
 	s.parked = nil
 	s.mu.Unlock()
 	for _, d := range unbegun {
-		s.rt.cfg.Unbegun(d)
+		s.rt.left(1, sizeOf(d))
+		s.rt.cfg.Unbegun(d, WhyTaken)
 	}
 }
 
