@@ -294,6 +294,28 @@ func TestLaterAndStopSelf(t *testing.T) {
 	assert.Equal(t, "5", w.value(t, w.send(1, 1, "a", msg{Add: 5})), "a new one")
 }
 
+// badCodec cannot encode.
+type badCodec struct{ sharding.CBOR[int] }
+
+func (badCodec) Encode(int) ([]byte, error) { panic("codec") }
+
+// Spec 2.4: panics are caught, that of a codec on the goroutine of whoever answers later included.
+func TestPanicOfLater(t *testing.T) {
+	w := newWorld(t, sharding.Options[msg, int]{Replies: badCodec{}})
+	w.start(1, 1)
+	m, err := sharding.CBOR[msg]{}.Encode(msg{Do: "later"})
+	require.NoError(t, err)
+	w.asks++
+	w.Deliver(1, 1, &protocol.Deliver{Mode: protocol.Ask, Ask: w.asks, Entity: "a", Payload: append([]byte{byte(sharding.FormatCodec)}, m...)})
+	(<-w.later)(1, nil)
+	r := w.reply(t, w.asks)
+	assert.Equal(t, protocol.StatusFailed, r.Status)
+	assert.Equal(t, errPanicked.Error(), string(r.Payload))
+	assert.EqualValues(t, 1, w.panics.Load())
+	fails := w.send(1, 1, "a", msg{Do: "fail", Reason: "no"})
+	assert.Equal(t, "no", string(w.reply(t, fails).Payload), "the entity goes on")
+}
+
 // figures.md, mailboxes: an unrelated entity must not wait while 256 handlers block.
 func TestBlockedHandlersDoNotStallOthers(t *testing.T) {
 	w := newWorld(t, sharding.Options[msg, int]{})
@@ -381,8 +403,7 @@ func TestHammer(t *testing.T) {
 		last[id] = v
 	}
 	require.LessOrEqual(t, len(w.received)+len(w.unbegun), n)
-	require.Zero(t, w.waiting.Load())
-	require.Zero(t, w.bytes.Load())
+	eventually(t, func() bool { return w.waiting.Load() == 0 && w.bytes.Load() == 0 })
 	require.EqualValues(t, 0, w.Live())
 }
 
