@@ -98,7 +98,11 @@ func newControl(k FrameKind) Message {
 func AppendFrame(dst []byte, m Message) ([]byte, error) {
 	k := m.FrameKind()
 	if k >= FrameDeliver {
-		return appendData(append(dst, Version, byte(k)), m)
+		out, err := appendData(append(dst, Version, byte(k)), m)
+		if err != nil {
+			return dst, err
+		}
+		return out, nil
 	}
 	body, err := encMode.Marshal(m)
 	if err != nil {

@@ -133,6 +133,12 @@ func TestDataFramesOutOfBounds(t *testing.T) {
 		if _, err := appendData(nil, m); err == nil {
 			t.Errorf("%s: encoded, want an error", name)
 		}
+		if m.FrameKind() < FrameDeliver {
+			continue
+		}
+		if dst, err := AppendFrame([]byte("kept"), m); err == nil || string(dst) != "kept" {
+			t.Errorf("%s: dst is %q after the error %v, want it as it was", name, dst, err)
+		}
 	}
 	moved, err := appendData(nil, &SenderMoved{Type: "t"})
 	if err != nil {

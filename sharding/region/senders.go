@@ -12,7 +12,7 @@ import (
 // in each shard; of others there are so many entries in all, and for a peer that sends or speaks for them, and they are kept as long as forgetAfter.
 const (
 	maxStrangers  = 1 << 16
-	maxBrought    = 1 << 14
+	maxBrought    = 1 << 12 // they go into the log with a handoff
 	maxSpans      = 1 << 16 // settled spans of all senders together
 	maxSpansOfOne = 1 << 10 // … of one sender at one shard
 )
