@@ -268,6 +268,7 @@ func (r *Region) claim(sh *shard, from sharding.Member, c *protocol.SenderDone) 
 		to, ok := r.successor(sh, c.Epoch)
 		if !ok || r.down[to.dest] {
 			r.push(sh, waiting{claim: c, class: c.Epoch, from: from})
+			r.pump(sh) // one that is misrouted ends here
 			r.wantHome(sh)
 			return
 		}

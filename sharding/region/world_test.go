@@ -40,6 +40,7 @@ type world struct {
 	homes  [worldShards]protocol.ShardRecord
 	moving [worldShards]int // target of a handoff under way, -1: none
 	faults bool
+	lies   bool // somebody forges frames
 	limit  int
 
 	sent     []string // "a 0 17": node, shard, command: in order of submission
@@ -203,6 +204,10 @@ func (w *world) deliver(n *wnode, c *DeliverLocal) {
 	h := w.homes[c.Shard]
 	if run == nil || run.epoch != c.Epoch || run.stopping || h.Owner != n.self || h.Epoch != c.Epoch && !w.aborted[fmt.Sprint(c.Shard, "/", c.Epoch)] {
 		w.fail("I1: %s begins %+v, but does not run shard %d at epoch %d", n.self, d, c.Shard, c.Epoch)
+	}
+	if d.Command.Seq == forged {
+		run.queue = append(run.queue, d)
+		return
 	}
 	key := fmt.Sprint(d.Sender.Node, " ", d.Shard)
 	if d.Seq <= w.lastSeq[key] {
@@ -452,6 +457,8 @@ func (w *world) play(steps int) {
 			w.obey(n)
 		case op < 87:
 			w.work(n, sharding.ShardID(k))
+		case op >= 92 && w.lies && n.i != k:
+			w.lie(n, w.nodes[k])
 		case op < 95:
 			w.move(sharding.ShardID(k), n.i)
 		case op < 96:
@@ -483,6 +490,44 @@ func TestFullBuffersRefuse(t *testing.T) {
 // Streams that break lose messages, but double and reorder none, and everything comes to rest (spec 2.3).
 func TestBrokenStreamsKeepOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { newWorld(t, drawing(t), true, 1<<20, Mutations{}).play(250) })
+}
+
+// forged is the command of a message that nobody sent.
+const forged = 1 << 40
+
+// lie lets a peer say of others what is not so: that it forwards a message of theirs, or that numbers will not come.
+func (w *world) lie(n, liar *wnode) {
+	shard := sharding.ShardID(w.draw(worldShards))
+	sender := w.nodes[w.draw(3)].self
+	epoch := w.homes[shard].Epoch + sharding.Epoch(w.draw(4)) - 1
+	seq := uint64(1) << w.draw(64)
+	switch w.draw(4) {
+	case 0:
+		w.step(n, SenderDoneArrived{liar.self, protocol.SenderDone{Type: "t", Shard: shard, Epoch: epoch, Sender: sender, From: 1 + seq/2, Seq: seq}})
+	case 1:
+		w.step(n, SenderMovedArrived{liar.self, protocol.SenderMoved{Type: "t", Shard: shard, Epoch: epoch, From: 1, Seq: seq}})
+	default:
+		w.step(n, Arrived{liar.self, &protocol.Deliver{Type: "t", Shard: shard, Entity: worldEntities[shard], Epoch: epoch, Sender: sender, Seq: seq, Hops: 1,
+			Held: uint32(w.draw(10000)), Command: protocol.Command{Seq: forged}}})
+	}
+}
+
+// Spec 2.1: whatever a peer says of others' messages, once it has spoken everybody is heard everywhere, and nothing honest is doubled or reordered.
+func TestLiesSilenceNobody(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t, drawing(t), true, 1<<20, Mutations{})
+		w.lies = true
+		w.play(250)
+		for _, n := range w.nodes {
+			for s := range worldShards {
+				w.submit(n, s, false)
+				w.settle()
+				if w.begunCmd[w.commands] != 1 {
+					w.fail("%s is silenced at shard %d: its message begins %d times", n.self, s, w.begunCmd[w.commands])
+				}
+			}
+		}
+	})
 }
 
 func drawing(t *rapid.T) func(int) int {
