@@ -133,6 +133,9 @@ func (c *cell) run() {
 		}
 		c.state = running
 		if len(c.queue) == 0 {
+			if c.retire && !c.stopping && c.behavior != nil && int64(s.rt.cfg.Now()) >= s.until.Load() {
+				c.retire = false // the lease has lapsed since it was found idle
+			}
 			if c.stopping || c.retire {
 				c.mu.Unlock()
 				if c.finish() {

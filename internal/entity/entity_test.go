@@ -273,6 +273,48 @@ func TestPassivationAndBound(t *testing.T) {
 	assert.EqualValues(t, 25, w.stops.Load())
 }
 
+// Spec 2.1: a quorum outage wipes no memory: while the lease is away nobody is passivated, and what waited for it to come back finds the entity it was sent to.
+func TestLapsePassivatesNobody(t *testing.T) {
+	w := newWorld(t, sharding.Options[msg, int]{PassivateAfter: time.Minute, MaxLive: 1})
+	w.start(1, 1)
+	w.value(t, w.send(1, 1, "a", msg{Add: 7}))
+	c := w.find(1, 1).cells["a"]
+	eventually(t, c.isIdle)
+	sweep := func() {
+		t.Helper()
+		for range sweepParts {
+			w.Sweep()
+			require.True(t, c.isIdle(), "it is on its way out")
+		}
+	}
+	w.now.Add(int64(2 * time.Hour)) // lapsed, and idle for long
+	w.send(1, 1, "b", msg{Add: 1})  // above MaxLive, too
+	eventually(t, func() bool {
+		s := w.find(1, 1)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.parked) == 1
+	})
+	sweep()
+	c.passivate() // swept just before the lapse
+	eventually(t, c.isIdle)
+	assert.Zero(t, w.stops.Load())
+	w.Kill(1, 1)
+	assert.EqualValues(t, 0, w.Live())
+
+	w.start(2, 1)
+	w.value(t, w.send(2, 1, "a", msg{Add: 7}))
+	c = w.find(2, 1).cells["a"]
+	eventually(t, c.isIdle)
+	w.now.Add(int64(2 * time.Hour))
+	w.extend(2, 1, time.Hour)
+	sweep()
+	assert.Equal(t, "8", w.value(t, w.send(2, 1, "a", msg{Add: 1})))
+	w.now.Add(int64(time.Minute))
+	eventually(t, func() bool { w.Sweep(); return w.Live() == 0 })
+	assert.EqualValues(t, 1, w.stops.Load())
+}
+
 // Spec 2.4: an answer may come later; meanwhile the entity takes no message. StopSelf ends it after the message.
 func TestLaterAndStopSelf(t *testing.T) {
 	w := newWorld(t, sharding.Options[msg, int]{})

@@ -78,6 +78,7 @@ type shard struct {
 	id     sharding.ShardID
 	epoch  sharding.Epoch
 	until  atomic.Int64 // sharding.Instant: no message begins from then on
+	since  atomic.Int64 // sharding.Instant: since when there has been a lease without a break; nobody was idle before
 	killed atomic.Bool
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -116,6 +117,9 @@ func (r *Runtime) find(id sharding.ShardID, epoch sharding.Epoch) *shard {
 func (r *Runtime) Extend(shards []protocol.ShardEpoch, until sharding.Instant) {
 	for _, se := range shards {
 		if s := r.find(se.Shard, se.Epoch); s != nil {
+			if now := int64(r.cfg.Now()); now >= s.until.Load() {
+				s.since.Store(now)
+			}
 			s.until.Store(int64(until))
 			s.mu.Lock()
 			parked := s.parked
@@ -303,12 +307,16 @@ func (r *Runtime) Handled() uint64 { return r.handled.Load() }
 // sweepParts: each Sweep looks at one part of the shards for idle entities, so that a million of them cost no pause.
 const sweepParts = 16
 
-// Sweep passivates idle entities, and the least recently used ones beyond the kind's bound. The region calls it several times a second.
+// Sweep passivates idle entities, and the least recently used ones beyond the kind's bound. The region calls it several times a second. Where the lease is
+// away nobody is passivated: what waits for it to come back must find its entity as it was (spec 2.1).
 func (r *Runtime) Sweep() {
 	now := r.cfg.Now()
 	r.mu.Lock()
 	var part, all []*shard
 	for id, s := range r.shards {
+		if int64(now) >= s.until.Load() {
+			continue
+		}
 		all = append(all, s)
 		if int(id)%sweepParts == r.sweepAt {
 			part = append(part, s)
@@ -319,7 +327,7 @@ func (r *Runtime) Sweep() {
 	if after := r.cfg.Kind.PassivateAfter(); after > 0 {
 		for _, s := range part {
 			for _, c := range s.idleCells() {
-				if last := sharding.Instant(c.last.Load()); last != 0 && now.Sub(last) >= after {
+				if last := sharding.Instant(max(c.last.Load(), s.since.Load())); now.Sub(last) >= after {
 					c.passivate()
 				}
 			}
