@@ -38,6 +38,7 @@ type Session struct {
 	heard        sharding.Instant // see Authority
 	leaseUntil   sharding.Instant // what the newest acknowledgement grants
 	renewApplied uint64           // an ack named this map index, which was not applied: renew as soon as it is
+	renewedAt    sharding.Instant // when the last renewal was sent
 	load         *protocol.NodeLoad
 	owned        []protocol.TypeShards
 
@@ -99,7 +100,8 @@ func (s *Session) tick() {
 	if s.registered && s.now >= s.renewAt {
 		s.renew()
 	}
-	if s.renewNext {
+	// A renewal tells the leader that the map here has not come up to what it acknowledged: an update was lost.
+	if s.renewNext || s.renewApplied > s.revision.Index && s.now >= s.renewedAt.Add(retryEvery/2) {
 		s.renewSoon()
 	}
 	if _, here := s.members[s.cfg.Self]; s.stopping && s.now >= s.stopAt && (!s.drained || here && !s.draining) {
@@ -158,7 +160,7 @@ func (s *Session) renew() {
 		s.open = append(s.open[:0:0], s.open[1:]...)
 	}
 	s.open = append(s.open, renewal{s.seq, s.now})
-	s.unanswered, s.renewNext = true, false
+	s.unanswered, s.renewNext, s.renewedAt = true, false, s.now
 	s.renewAt = s.now.Add(s.ttl / 3)
 	s.emit(SendLeader{To: s.leader, Message: &protocol.Renew{Seq: s.seq, SentAt: s.now, Applied: s.revision, Load: s.load}})
 	s.load = nil // the leader keeps it until the next measurement: it names every shard, and a renewal follows each grant
