@@ -146,6 +146,10 @@ func (r *Region) start(sh *shard, s *sender, w waiting) {
 	s.last, s.since = w.d.Seq, 0
 	if w.d.Hops == 0 {
 		s.own = w.d.Seq
+		if len(s.settled) > 0 && w.d.Epoch >= sh.epoch { // it has numbered nothing above yet for others to speak of
+			r.spans -= len(s.settled)
+			s.settled = nil
+		}
 		s.direct = s.direct || w.d.Epoch >= sh.since
 	}
 	if w.until > 0 && w.at < r.now {
