@@ -21,7 +21,7 @@ func TestBadMessagesArePlain(t *testing.T) {
 		"\x01" + `7`:                            `bad message: the message is of the kind number: want an object`,
 		"\x01" + `{"ad":1}`:                     `bad message: unknown field "ad"`,
 		"\x01" + `{} {}`:                        `bad message: there is something behind the JSON value`,
-		"\x01" + `{"get":true}]x`:              `bad message: there is something behind the JSON value`,
+		"\x01" + `{"get":true}]x`:               `bad message: there is something behind the JSON value`,
 		"\x01" + `{}`:                           `bad message: neither add nor get is there: a counter takes {"add":n} or {"get":true}`,
 		"\x01" + `{"add":1,"get":true}`:         `bad message: add and get are both there: a counter takes {"add":n} or {"get":true}`,
 		"\x00\x07":                              `bad message: the message does not fit: it holds a positive integer`,

@@ -21,7 +21,7 @@ func TestRegistrationsAreBounded(t *testing.T) {
 	}
 	var huge, many []protocol.RegionInfo
 	for i := range 8 {
-		huge = append(huge, protocol.RegionInfo{Type: sharding.TypeName(fmt.Sprint("huge", i)), NumShards: maxShards, Hosts: true})
+		huge = append(huge, protocol.RegionInfo{Type: sharding.TypeName(fmt.Sprint("huge", i)), NumShards: sharding.MaxShards, Hosts: true})
 	}
 	for i := range 2 * maxTypes {
 		many = append(many, protocol.RegionInfo{Type: sharding.TypeName(fmt.Sprint("many", i)), NumShards: 1, Hosts: true})
@@ -29,7 +29,7 @@ func TestRegistrationsAreBounded(t *testing.T) {
 	acks := register(&protocol.Register{Regions: huge})
 	require.NotEmpty(t, acks)
 	require.NotEmpty(t, acks[0].Refused)
-	assert.Contains(t, acks[0].Refused[0].Detail, "at most 4194304")
+	assert.Contains(t, acks[0].Refused[0].Detail, "at most 500000")
 	acks = register(&protocol.Register{Regions: many})
 	require.NotEmpty(t, acks)
 	assert.Contains(t, acks[0].Refused[len(acks[0].Refused)-1].Detail, "a cluster has at most 1024")
@@ -38,7 +38,7 @@ func TestRegistrationsAreBounded(t *testing.T) {
 		n, _ := r.m.State().NumShards(ty)
 		all += int(n)
 	}
-	assert.LessOrEqual(t, all, maxAllShards)
+	assert.LessOrEqual(t, all, sharding.MaxAllShards)
 	assert.Len(t, r.m.State().Types(), maxTypes)
 
 	for what, msg := range map[string]*protocol.Register{
@@ -77,4 +77,15 @@ func TestRestartsLeaveNoTrace(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 1, n)
+}
+
+// A lease that no node would take, or that overflows, is refused: with it set no shard could be served (spec 2.1).
+func TestLeaseTTLIsBounded(t *testing.T) {
+	r := newRig(t, Config{})
+	r.cluster(2, "", "a")
+	for ttl, code := range map[int64]string{0: CodeRefused, -1: CodeRefused, 1: "", protocol.MaxLeaseTTL: "", protocol.MaxLeaseTTL + 1: CodeRefused, 1 << 62: CodeRefused} {
+		out := of[Answer](r.commit(r.step(Requested{ID: 7, Request: Configure{Settings: protocol.Settings{LeaseTTL: ttl}}})))
+		require.Len(t, out, 1)
+		assert.Equal(t, code, out[0].Code, "%d ms: %s", ttl, out[0].Err)
+	}
 }

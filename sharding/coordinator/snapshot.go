@@ -123,7 +123,7 @@ var (
 		return m
 	}()
 	snapshotDec = func() cbor.DecMode {
-		m, err := cbor.DecOptions{DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden, MaxArrayElements: 1 << 22, MaxNestedLevels: 12}.DecMode()
+		m, err := cbor.DecOptions{DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden, MaxArrayElements: sharding.MaxShards, MaxNestedLevels: 12}.DecMode()
 		if err != nil {
 			panic(err)
 		}
@@ -230,7 +230,7 @@ func (s *State) Restore(b []byte) error {
 }
 
 func (f *typeForm) restore(slots uint32) (*typeState, error) {
-	if f.NumShards == 0 || f.NumShards > maxShards || len(f.State) != int(f.NumShards) {
+	if f.NumShards == 0 || f.NumShards > sharding.MaxShards || len(f.State) != int(f.NumShards) {
 		return nil, fmt.Errorf("%d shards with %d states", f.NumShards, len(f.State))
 	}
 	t := newType(f.Name, f.NumShards, f.Created)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/fxamacker/cbor/v2"
+
+	"github.com/droverhq/drover/sharding"
 )
 
 // Bounds of what a decoder takes; a peer or a log that asks for more is refused before anything is allocated for it.
@@ -14,8 +16,8 @@ const (
 	// MaxEntry is the longest log entry in bytes.
 	MaxEntry = 8 << 20
 
-	maxArray = 1 << 20 // elements: shards of a type
-	maxMap   = 4096    // pairs: tags of a node
+	maxArray = sharding.MaxAllShards // elements: a node's load names the shards of all types
+	maxMap   = 4096                  // pairs: tags of a node
 	maxDepth = 12
 )
 

@@ -76,8 +76,11 @@ type CreateCluster struct {
 
 // Settings are the cluster-wide times that take effect through the log.
 type Settings struct {
-	LeaseTTL int64 `cbor:"0,keyasint"` // ms
+	LeaseTTL int64 `cbor:"0,keyasint"` // ms, 1 to MaxLeaseTTL
 }
+
+// MaxLeaseTTL is the longest lease in ms: a day. A node takes no longer one, and a silent node's shards would have no home for as long.
+const MaxLeaseTTL = 24 * 3600 * 1000
 
 // Configure changes Settings. Leases granted under the longer TTL stay good for it: State keeps the longest TTL that may still run.
 type Configure struct {

@@ -257,7 +257,7 @@ func (s *Session) leased(ev DirectiveReceived, m *protocol.LeaseAck) {
 			at = i
 		}
 	}
-	if at < 0 || m.TTL <= 0 || m.TTL > maxTTL {
+	if at < 0 || m.TTL <= 0 || m.TTL > protocol.MaxLeaseTTL {
 		s.drop(ev, DropRenewal)
 		return
 	}
@@ -271,8 +271,6 @@ func (s *Session) leased(ev DirectiveReceived, m *protocol.LeaseAck) {
 	s.leaseUntil = max(s.leaseUntil, m.SentAt.Add(s.ttl))
 	s.emit(ToRegion{Event: Covered{Revision: m.Revision, Until: m.SentAt.Add(s.ttl)}})
 }
-
-const maxTTL = 24 * 3600 * 1000 // ms; a longer lease is a mistake, and would overflow
 
 func (s *Session) stop(ev StopRequested) {
 	s.stopping, s.draining, s.drained = true, ev.Drain, false
