@@ -95,8 +95,6 @@ func (s *State) apply(e *protocol.Entry) Result {
 		return s.applyFence(e.FenceShards)
 	case protocol.KindReleaseShards:
 		return s.applyRelease(e.ReleaseShards)
-	case protocol.KindAbortHandOff:
-		return s.applyAbort(e.AbortHandOff)
 	case protocol.KindPinShard:
 		return s.applyPin(e.PinShard)
 	case protocol.KindReleaseHandovers:

@@ -196,7 +196,6 @@ func (e *Entry) check() error {
 		{KindCompleteHandOff, e.CompleteHandOff != nil},
 		{KindFenceShards, e.FenceShards != nil},
 		{KindReleaseShards, e.ReleaseShards != nil},
-		{KindAbortHandOff, e.AbortHandOff != nil},
 		{KindPinShard, e.PinShard != nil},
 		{KindSetPaused, e.SetPaused != nil},
 		{KindSetStrategy, e.SetStrategy != nil},
@@ -222,7 +221,7 @@ var kindNames = [256]string{
 	KindRegister: "register", KindDeregister: "deregister", KindGrantLeases: "grant_leases", KindSetDrain: "set_drain",
 	KindBeginPass: "begin_pass", KindPlanMoves: "plan_moves", KindAssignHomes: "assign_homes",
 	KindCompleteHandOff: "complete_hand_off", KindFenceShards: "fence_shards", KindReleaseShards: "release_shards",
-	KindAbortHandOff: "abort_hand_off", KindPinShard: "pin_shard", KindSetPaused: "set_paused", KindSetStrategy: "set_strategy",
+	KindPinShard: "pin_shard", KindSetPaused: "set_paused", KindSetStrategy: "set_strategy",
 	KindStrategyOutcome: "strategy_outcome", KindReleaseHandovers: "release_handovers",
 }
 
