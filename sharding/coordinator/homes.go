@@ -192,7 +192,7 @@ func (m *Machine) allocated(r *run, t *typeState, a *asking, homes pluginapi.Hom
 		for part := range slices.Chunk(byCause[cause], homesPerEntry) {
 			open++
 			r.phase = deciding
-			m.propose(&protocol.Entry{Kind: protocol.KindAssignHomes, AssignHomes: &protocol.AssignHomes{
+			m.proposeFor(r, &protocol.Entry{Kind: protocol.KindAssignHomes, AssignHomes: &protocol.AssignHomes{
 				Type: t.name, Decision: a.decision(cause, record, verdict, homes.Reason), Homes: part}}, func(Result) {
 				for _, h := range part { // those that did not count are asked for again, not in a tight loop
 					if w, ok := r.wishes[uint32(h.Shard)]; ok {

@@ -31,6 +31,7 @@ type Machine struct {
 	// What follows is the leader's own and is made anew with each term.
 	peers    map[sharding.Member]*peer
 	runs     map[sharding.TypeName]*run
+	starts   []*starts          // by slot
 	pending  map[uint64]pending // by command number
 	commands uint64             // last command number
 	asks     uint64             // last ask number
@@ -56,6 +57,9 @@ const stalled = 300 * time.Millisecond
 // The time between repeats of a directive that has not been answered.
 const repeatEvery = time.Second
 
+// retryAfter is how long a type rests after an entry of it was not appended: while raft hands leadership over it refuses each at once.
+const retryAfter = repeatEvery / 4
+
 // New makes a machine with an empty state. Zero times take their defaults.
 func New(cfg Config) *Machine {
 	def := func(d *time.Duration, v time.Duration) {
@@ -69,6 +73,9 @@ func New(cfg Config) *Machine {
 	def(&cfg.HandOffTimeout, 10*time.Second)
 	if cfg.MapPart <= 0 {
 		cfg.MapPart = 8192
+	}
+	if cfg.StartWindow <= 0 {
+		cfg.StartWindow = 1024
 	}
 	m := &Machine{cfg: cfg, state: NewState(cfg.Off), seed: cfg.Seed, seen: map[sharding.Member]sight{}}
 	m.reset()
@@ -87,6 +94,7 @@ func (m *Machine) reset() {
 	m.peers = map[sharding.Member]*peer{}
 	m.runs = map[sharding.TypeName]*run{}
 	m.pending = map[uint64]pending{}
+	m.starts = nil
 	m.hinted = map[sharding.Member]sharding.Instant{}
 }
 
@@ -205,6 +213,16 @@ func (m *Machine) propose(e *protocol.Entry, done func(Result)) {
 		done(r)
 	}}
 	m.do(Propose{Entry: e})
+}
+
+// proposeFor is propose for a type's work, which goes on after a while where the entry was not appended.
+func (m *Machine) proposeFor(r *run, e *protocol.Entry, done func(Result)) {
+	m.propose(e, func(res Result) {
+		if res.Code == CodeUnavailable {
+			r.retryAt = m.at.Add(retryAfter)
+		}
+		done(res)
+	})
 }
 
 func (m *Machine) finish(c protocol.Command, r Result) {
@@ -343,6 +361,9 @@ func (m *Machine) drive() {
 	m.grant()
 	for _, t := range m.state.types {
 		r := m.run(t)
+		if m.at < r.retryAt {
+			continue
+		}
 		m.driveWork(r, t)
 		m.driveHandovers(r, t)
 		m.driveStrategy(r, t)
@@ -350,6 +371,7 @@ func (m *Machine) drive() {
 		m.driveOrders(r, t)
 		m.drivePass(r, t)
 	}
+	m.driveStarts()
 }
 
 // tick is what depends on time alone and concerns members.

@@ -117,7 +117,7 @@ func (m *Machine) registered(from sharding.Member, msg *protocol.Register) {
 		r := m.run(t)
 		for i, o := range t.owner {
 			if o == n && t.state[i] == protocol.Homed && serves[TypeShard{t.name, sharding.ShardID(i)}] != t.epoch[i] {
-				m.arm(r, uint32(i), workStart, t.epoch[i], 0)
+				m.queueStart(r, t, uint32(i))
 			}
 		}
 	}

@@ -26,7 +26,7 @@ func (m *Machine) drivePass(r *run, t *typeState) {
 		return
 	}
 	r.phase = beginning
-	m.propose(&protocol.Entry{Kind: protocol.KindBeginPass, BeginPass: &protocol.BeginPass{Type: t.name, Seed: m.random(), Cause: cause}},
+	m.proposeFor(r, &protocol.Entry{Kind: protocol.KindBeginPass, BeginPass: &protocol.BeginPass{Type: t.name, Seed: m.random(), Cause: cause}},
 		func(res Result) {
 			r.phase = idle
 			if res.Code != "" || !m.active || !t.usable() {
@@ -76,7 +76,7 @@ func (m *Machine) plan(r *run, t *typeState, d protocol.Decision, moves []protoc
 		return
 	}
 	r.phase = deciding
-	m.propose(&protocol.Entry{Kind: protocol.KindPlanMoves, PlanMoves: &protocol.PlanMoves{Type: t.name, Decision: d, Moves: moves}}, func(res Result) {
+	m.proposeFor(r, &protocol.Entry{Kind: protocol.KindPlanMoves, PlanMoves: &protocol.PlanMoves{Type: t.name, Decision: d, Moves: moves}}, func(res Result) {
 		r.phase = idle
 		r.cooldown = m.at.Add(m.cfg.MoveCooldown)
 		if res.Code != "" {

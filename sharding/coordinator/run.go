@@ -28,8 +28,13 @@ type run struct {
 	working int              // shards with work
 	workDue sharding.Instant // nothing is due before
 
+	ending int // entries of driveWork on their way
+
 	started   []protocol.ShardEpoch // confirmed; their handovers can be forgotten
+	confirmed map[uint32]sharding.Epoch
 	releasing bool
+
+	retryAt sharding.Instant // an entry was not appended: nothing is done for the type before
 
 	seq      uint64 // strategy at the last look
 	missing  bool   // it was said to be missing, once
@@ -76,7 +81,7 @@ func (r *run) wish(i uint32, cause protocol.Cause) {
 func (m *Machine) run(t *typeState) *run {
 	r := m.runs[t.name]
 	if r == nil {
-		r = &run{name: t.name, wishes: map[uint32]wish{}, work: make([]work, t.numShards), look: true, lastPass: m.at}
+		r = &run{name: t.name, wishes: map[uint32]wish{}, confirmed: map[uint32]sharding.Epoch{}, work: make([]work, t.numShards), look: true, lastPass: m.at}
 		m.runs[t.name] = r
 	}
 	return r
@@ -99,7 +104,7 @@ func (m *Machine) reconcile(r *run, t *typeState, i uint32, start bool) {
 			m.disarm(r, i)
 			break
 		}
-		m.arm(r, i, workStart, t.epoch[i], 0)
+		m.queueStart(r, t, i)
 	case protocol.Moving:
 		if w.kind != workHandOff || w.epoch != t.epoch[i] {
 			m.arm(r, i, workHandOff, t.epoch[i], m.at.Add(m.cfg.HandOffTimeout))
