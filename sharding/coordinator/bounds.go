@@ -7,12 +7,13 @@ import (
 	"github.com/droverhq/drover/sharding/protocol"
 )
 
-// Bounds of what registrations may bring into the log, where it stays: types are never taken out again, and every server and every strategy's
+// Bounds of what members may bring into the log, where it stays: types are never taken out again, and every server and every strategy's
 // input carries what nodes say of themselves. A node that asks for more is refused (spec 2.1: judged by who it is, never by what it says).
 const (
 	maxTypes   = 1024
 	maxInfo    = 16 << 10 // bytes of a NodeInfo; gossip carries most of it in 512
 	maxRegions = 1 << 20  // bytes of all of a node's regions, configurations of strategies included
+	maxSenders = 4096     // of which an owner hands over numbers, with a shard: incarnations that live
 )
 
 // noRoom says why a type cannot be entered with a region's number of shards; "" where it can.

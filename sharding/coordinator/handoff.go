@@ -55,7 +55,6 @@ func (m *Machine) driveWork(r *run, t *typeState) {
 	if r.working == 0 || r.ending > 0 || m.at < r.workDue {
 		return
 	}
-	const never = sharding.Instant(1<<63 - 1)
 	r.workDue = never
 	var late, stopped, free, gone []protocol.ShardEpoch
 	for n := range r.work {
@@ -151,6 +150,10 @@ func (m *Machine) owned(from sharding.Member, name sharding.TypeName, shard shar
 func (m *Machine) handOffComplete(from sharding.Member, msg *protocol.HandOffComplete) {
 	t, r, i := m.owned(from, msg.Type, msg.Shard, msg.Epoch)
 	if t == nil || t.state[i] != protocol.Moving && t.state[i] != protocol.Fenced || r.work[i].proposed {
+		return
+	}
+	if len(msg.Senders) > maxSenders { // without their numbers it is a stop like any other
+		m.shardsStopped(from, &protocol.ShardsStopped{Type: msg.Type, Shards: []protocol.ShardEpoch{{Shard: msg.Shard, Epoch: msg.Epoch}}})
 		return
 	}
 	r.work[i].proposed = true

@@ -11,7 +11,7 @@ import (
 	"github.com/droverhq/drover/strategies/hash"
 )
 
-// homesPerEntry keeps log entries small: raft sends an entry whole.
+// homesPerEntry keeps log entries small, in homes or moves: raft sends an entry whole.
 const homesPerEntry = 4096
 
 // getShardHome answers for shards that have a home, and wishes one for the others: the map tells of it.
@@ -36,18 +36,22 @@ func (m *Machine) getShardHome(from sharding.Member, msg *protocol.GetShardHome)
 // driveHomes asks for homes of all shards that need one now, in one call. Where there is no candidate they wait: a change of the
 // candidates asks at once.
 func (m *Machine) driveHomes(r *run, t *typeState) {
-	if r.phase != idle || len(r.wishes) == 0 {
+	if r.phase != idle || len(r.wishes) == 0 || m.at < r.wishDue {
 		return
 	}
 	var shards []uint32
+	r.wishDue = never
 	for i, w := range r.wishes { // unordered: sorted below
 		if m.at >= w.notBefore {
 			shards = append(shards, i)
+		} else {
+			r.wishDue = min(r.wishDue, w.notBefore)
 		}
 	}
 	if len(shards) == 0 {
 		return
 	}
+	r.wishDue = 0 // what is not homed now says when it is due again
 	if len(r.candidates) == 0 {
 		m.postpone(r, shards)
 		m.note(Note{Kind: NoteNoCandidates, Level: Warn, Type: t.name,
@@ -154,7 +158,7 @@ func (ev *StrategyAnswered) check(a *asking) *StrategyFailure {
 func (m *Machine) allocated(r *run, t *typeState, a *asking, homes pluginapi.Homes, record [32]byte, verdict string) {
 	reason := func(k int) string {
 		if k < len(homes.Reasons) {
-			return homes.Reasons[k]
+			return clip(homes.Reasons[k])
 		}
 		return ""
 	}

@@ -37,7 +37,9 @@ type Machine struct {
 	asks     uint64             // last ask number
 	granting bool               // one GrantLeases in flight
 	hinted   map[sharding.Member]sharding.Instant
-	joined   bool // registrations or drains changed: look at candidates again
+	joined   bool              // look at candidates again
+	changed  bool              // registrations or drains have changed: whatever the look shows
+	live     []sharding.Member // at the last look
 }
 
 // sight is what Serf says of a member.
@@ -56,6 +58,9 @@ const stalled = 300 * time.Millisecond
 
 // The time between repeats of a directive that has not been answered.
 const repeatEvery = time.Second
+
+// never is after all instants.
+const never = sharding.Instant(1<<63 - 1)
 
 // retryAfter is how long a type rests after an entry of it was not appended: while raft hands leadership over it refuses each at once.
 const retryAfter = repeatEvery / 4
@@ -91,6 +96,7 @@ func (m *Machine) Leading() bool { return m.active }
 // reset forgets all that belongs to one term of leadership.
 func (m *Machine) reset() {
 	m.elected, m.active, m.granting, m.joined = false, false, false, false
+	m.changed, m.live = true, nil
 	m.peers = map[sharding.Member]*peer{}
 	m.runs = map[sharding.TypeName]*run{}
 	m.pending = map[uint64]pending{}
@@ -117,6 +123,9 @@ func (m *Machine) Step(at sharding.Instant, ev Event) []Command {
 	}
 	m.at = max(m.at, at)
 	m.cmds = nil
+	if !m.elected && len(m.pending) > 0 { // see Restore
+		m.fail(CodeNotLeader)
+	}
 	switch ev := ev.(type) {
 	case Ticked:
 		m.wall = ev.Wall
@@ -170,18 +179,21 @@ func (m *Machine) lead() {
 	m.active = true
 	m.floor, m.awake = m.at, m.at
 	if !m.cfg.Off.LeaseMargin {
-		m.floor = m.at.Add(withMargin(time.Duration(m.state.longestTTL) * time.Millisecond))
+		// Where the TTL was raised and nothing granted since, members renew at the pace of the new one.
+		ttl := max(m.state.longestTTL, m.state.settings.LeaseTTL)
+		m.floor = m.at.Add(withMargin(time.Duration(ttl) * time.Millisecond))
 	}
 	for _, n := range m.state.members() {
 		// Known to the log: it settled under an earlier leader, and may hold a lease until floor.
 		m.peers[m.state.slots[n].member] = &peer{known: true, lapse: m.floor}
 	}
+	live := m.living()
 	for _, t := range m.state.types {
 		r := m.run(t)
 		for i := range t.state {
 			m.reconcile(r, t, uint32(i), true)
 		}
-		r.candidates = m.candidates(t)
+		r.candidates = m.candidates(t, live)
 		m.prepare(t)
 	}
 	if m.state.created {
@@ -246,7 +258,7 @@ func (m *Machine) committed(ev Committed) {
 		m.prepare(m.state.typeAt(r.Strategy))
 	}
 	if m.active {
-		m.joined = m.joined || r.Members
+		m.joined, m.changed = m.joined || r.Members, m.changed || r.Members
 		if r.Members {
 			m.syncPeers()
 			for _, t := range m.state.types {

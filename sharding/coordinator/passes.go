@@ -58,7 +58,7 @@ func (m *Machine) planned(r *run, t *typeState, a *asking, plan pluginapi.Plan, 
 			break
 		}
 		i := mv.Shard
-		p := protocol.Move{Shard: sharding.ShardID(i), From: m.state.slots[t.owner[i]].member, Epoch: t.epoch[i], Target: a.memberAt(mv.Target), Reason: mv.Reason}
+		p := protocol.Move{Shard: sharding.ShardID(i), From: m.state.slots[t.owner[i]].member, Epoch: t.epoch[i], Target: a.memberAt(mv.Target), Reason: clip(mv.Reason)}
 		if m.state.movable(t, i, p) {
 			moves = append(moves, p)
 		}

@@ -51,6 +51,9 @@ func (m *Machine) entryFor(req Request) (*protocol.Entry, Result) {
 		if _, r := m.shard(q.Type, q.Shard); r.Code != "" {
 			return nil, r
 		}
+		if q.Node != "" && m.state.newest(q.Node) == 0 { // a pin to a name that is mistyped would hold the shard for nobody
+			return nil, unknownNode(q.Node)
+		}
 		return &protocol.Entry{Kind: protocol.KindPinShard, PinShard: &protocol.PinShard{Type: q.Type, Shard: q.Shard, Node: q.Node}}, Result{}
 	case SwapStrategy:
 		return m.swap(q)

@@ -17,7 +17,8 @@ type run struct {
 	lookAgain  sharding.Instant  // and at this time, where something was left over; 0: no
 	placed     bool              // eager placement has been asked for
 
-	wishes map[uint32]wish // shards that need a home
+	wishes  map[uint32]wish  // shards that need a home
+	wishDue sharding.Instant // nothing of them is due before
 
 	passDue  protocol.Cause // "": at the interval
 	lastPass sharding.Instant
@@ -74,6 +75,7 @@ type wish struct {
 func (r *run) wish(i uint32, cause protocol.Cause) {
 	if _, ok := r.wishes[i]; !ok {
 		r.wishes[i] = wish{cause: cause}
+		r.wishDue = 0
 	}
 }
 

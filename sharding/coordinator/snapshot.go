@@ -333,11 +333,14 @@ func pack64[T ~uint64](in []T) []byte {
 // Snapshot gives the replicated state's bytes.
 func (m *Machine) Snapshot() ([]byte, error) { return m.state.Snapshot() }
 
-// Restore replaces the replicated state. A follower does this, at start and when it lags too far behind; a leader never does.
+// Restore replaces the replicated state. A follower does this, at start and when it lags too far behind; a leader never does, but one may have
+// been deposed without having been told yet: the next Step ends what waits for its entries.
 func (m *Machine) Restore(b []byte) error {
 	if err := m.state.Restore(b); err != nil {
 		return err
 	}
+	waiting := m.pending
 	m.reset()
+	m.pending = waiting
 	return nil
 }
