@@ -54,6 +54,10 @@ func (m *Machine) driveHomes(r *run, t *typeState) {
 	r.wishDue = 0 // what is not homed now says when it is due again
 	if len(r.candidates) == 0 {
 		m.postpone(r, shards)
+		if m.at < r.tellHomeless {
+			return // moves that end one by one would each tell it
+		}
+		r.tellHomeless = m.at.Add(m.cfg.RebalanceInterval)
 		m.note(Note{Kind: NoteNoCandidates, Level: Warn, Type: t.name,
 			Count: len(shards), Text: fmt.Sprintf("%s of %s: a home is needed, and no node may be it: one that hosts the type, has settled and does not drain", count(len(shards), "shard"), t.name)})
 		return

@@ -20,6 +20,8 @@ type run struct {
 	wishes  map[uint32]wish  // shards that need a home
 	wishDue sharding.Instant // nothing of them is due before
 
+	tellHomeless sharding.Instant // that there is no node for them, not before
+
 	passDue  protocol.Cause // "": at the interval
 	lastPass sharding.Instant
 	cooldown sharding.Instant // no interval pass before

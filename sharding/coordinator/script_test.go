@@ -94,7 +94,15 @@ func (w *world) printf(format string, args ...any) { fmt.Fprintf(w.out, format+"
 
 // step queues an event for a server: everything happens in the order in which it was caused.
 func (w *world) step(server string, ev Event) {
+	w.enqueue(server, ev)
+	w.drain()
+}
+
+func (w *world) enqueue(server string, ev Event) {
 	w.queue = append(w.queue, func() { w.run(server, w.machines[server].Step(w.now, ev)) })
+}
+
+func (w *world) drain() {
 	if w.draining {
 		return
 	}
@@ -127,9 +135,10 @@ func (w *world) commit(term uint64, e *protocol.Entry) {
 	}
 	c := Committed{Index: uint64(len(w.log) + 1), Term: term, Entry: e}
 	w.log = append(w.log, c)
-	for _, s := range w.servers {
-		w.step(s, c)
+	for _, s := range w.servers { // all have it before anything that follows from it
+		w.enqueue(s, c)
 	}
+	w.drain()
 }
 
 func (w *world) run(server string, cmds []Command) {
@@ -440,6 +449,15 @@ func (w *world) exec(t *testing.T, d *datadriven.TestData) {
 			}
 			w.servers = append(w.servers, arg(i))
 			w.machines[arg(i)] = New(Config{Self: who(arg(i)), Seed: uint64(i), StartWindow: a.num("window", 0)})
+		}
+	case "ttl": // ttl 300ms: of leases, before create or by configuration
+		var err error
+		w.ttl, err = time.ParseDuration(arg(0))
+		require.NoError(t, err)
+		if w.leader != "" && w.machines[w.leader].Leading() {
+			if _, created := w.machines[w.leader].State().ClusterID(); created {
+				w.request(Configure{Settings: protocol.Settings{LeaseTTL: w.ttl.Milliseconds()}})
+			}
 		}
 	case "show-starts": // say which StartShard nodes get from now on
 		w.starts = true
