@@ -65,6 +65,44 @@ func TestHomesAreToldOnceAShard(t *testing.T) {
 	assert.LessOrEqual(t, len(sent[*protocol.ShardHome](cmds)), 2)
 }
 
+// However many shards a node asks for, what it is told at once leaves room for its lease; all that have no home are placed (spec 2.2).
+func TestAnswersAreBounded(t *testing.T) {
+	r := newRig(t, Config{})
+	r.cluster(10_000, "", "a")
+	var all []sharding.ShardID
+	for i := range sharding.ShardID(10_000) {
+		all = append(all, i)
+	}
+	r.commit(r.contact("a", all...))
+	for _, rec := range r.m.State().Shards("t") {
+		require.Equal(t, protocol.Homed, rec.State)
+	}
+	assert.Len(t, sent[*protocol.ShardHome](r.contact("a", all...)), homesPerAnswer)
+	assert.Len(t, sent[*protocol.ShardHome](r.contact("a", all[9990:]...)), 10)
+}
+
+// An entry about many shards is one note, not a line of the log for each.
+func TestManyShardsAreOneNote(t *testing.T) {
+	for shards, want := range map[uint32]int{notesPerEntry: notesPerEntry, notesPerEntry + 1: 1} {
+		r := newRig(t, Config{})
+		r.cluster(shards, "", "a", "b")
+		stopped := &protocol.ShardsStopped{Type: "t"}
+		var all []sharding.ShardID
+		for i := range shards {
+			all = append(all, sharding.ShardID(i))
+			stopped.Shards = append(stopped.Shards, protocol.ShardEpoch{Shard: sharding.ShardID(i), Epoch: 1})
+		}
+		r.commit(r.step(Requested{ID: 3, Request: DrainNode{Node: "b", On: true}}))
+		r.contact("a", all...)
+		notes := map[string]int{}
+		for _, n := range of[Note](r.commit(r.step(Received{From: who("a"), Message: stopped}))) {
+			notes[n.Kind]++
+		}
+		assert.Equal(t, want, notes[NoteShardFenced])
+		assert.Equal(t, want, notes[NoteShardReleased])
+	}
+}
+
 // A node that restarts again and again is remembered once: nobody says that the incarnations before are gone.
 func TestRestartsLeaveNoTrace(t *testing.T) {
 	r := newRig(t, Config{})

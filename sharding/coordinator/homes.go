@@ -14,6 +14,10 @@ import (
 // homesPerEntry keeps log entries small, in homes or moves: raft sends an entry whole.
 const homesPerEntry = 4096
 
+// homesPerAnswer bounds what one question sends at once, for the sake of what else is to go to that node: its lease's acknowledgements. The
+// map tells of the others, and who still lacks one asks again.
+const homesPerAnswer = 1024
+
 // getShardHome answers for shards that have a home, and wishes one for the others: the map tells of it.
 func (m *Machine) getShardHome(from sharding.Member, msg *protocol.GetShardHome) {
 	t := m.state.typeAt(msg.Type)
@@ -21,13 +25,15 @@ func (m *Machine) getShardHome(from sharding.Member, msg *protocol.GetShardHome)
 		return
 	}
 	r := m.run(t)
+	told := 0
 	for _, shard := range msg.Shards[:min(len(msg.Shards), int(t.numShards))] { // each once is all that anybody needs
 		i := uint32(shard)
 		switch {
 		case i >= t.numShards:
 		case t.state[i] == protocol.Unassigned:
 			r.wish(i, protocol.CauseContact)
-		default:
+		case told < homesPerAnswer:
+			told++
 			m.send(from, &protocol.ShardHome{Term: m.term, Type: t.name, Shard: m.state.record(t, i)})
 		}
 	}

@@ -269,11 +269,11 @@ func (m *Machine) watchCandidates() {
 	m.eager()
 }
 
-// eager places all shards of an eager type once enough nodes have registered.
+// eager places all shards of an eager type once enough nodes are there, whether they host the type or not, and one that does is among them.
 func (m *Machine) eager() {
 	for _, t := range m.state.types {
 		r := m.run(t)
-		if !t.eager || r.placed || uint32(len(r.candidates)) < max(t.expect, 1) {
+		if !t.eager || r.placed || uint32(len(m.live)) < t.expect || len(r.candidates) == 0 {
 			continue
 		}
 		r.placed = true
