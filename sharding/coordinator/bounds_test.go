@@ -81,28 +81,6 @@ func TestAnswersAreBounded(t *testing.T) {
 	assert.Len(t, sent[*protocol.ShardHome](r.contact("a", all[9990:]...)), 10)
 }
 
-// An entry about many shards is one note, not a line of the log for each.
-func TestManyShardsAreOneNote(t *testing.T) {
-	for shards, want := range map[uint32]int{notesPerEntry: notesPerEntry, notesPerEntry + 1: 1} {
-		r := newRig(t, Config{})
-		r.cluster(shards, "", "a", "b")
-		stopped := &protocol.ShardsStopped{Type: "t"}
-		var all []sharding.ShardID
-		for i := range shards {
-			all = append(all, sharding.ShardID(i))
-			stopped.Shards = append(stopped.Shards, protocol.ShardEpoch{Shard: sharding.ShardID(i), Epoch: 1})
-		}
-		r.commit(r.step(Requested{ID: 3, Request: DrainNode{Node: "b", On: true}}))
-		r.contact("a", all...)
-		notes := map[string]int{}
-		for _, n := range of[Note](r.commit(r.step(Received{From: who("a"), Message: stopped}))) {
-			notes[n.Kind]++
-		}
-		assert.Equal(t, want, notes[NoteShardFenced])
-		assert.Equal(t, want, notes[NoteShardReleased])
-	}
-}
-
 // A node that restarts again and again is remembered once: nobody says that the incarnations before are gone.
 func TestRestartsLeaveNoTrace(t *testing.T) {
 	r := newRig(t, Config{})

@@ -282,23 +282,6 @@ func (m *Machine) committed(ev Committed) {
 	m.finish(ev.Entry.Command, r)
 }
 
-// notesPerEntry is how many shards of one entry are told of one by one.
-const notesPerEntry = 100
-
-// tellShards makes a note of each shard that an entry has touched, or one of all where they are many.
-func (m *Machine) tellShards(r Result, each func(TypeShard) Note, all string) {
-	if len(r.Touched) <= notesPerEntry {
-		for _, ts := range r.Touched {
-			m.note(each(ts))
-		}
-		return
-	}
-	n := each(r.Touched[0])
-	n.Shard, n.Node, n.Count = 0, "", len(r.Touched)
-	n.Text = fmt.Sprintf("%s of %s: %s", count(n.Count, "shard"), n.Type, all)
-	m.note(n)
-}
-
 // tell makes the notes of an entry that counted.
 func (m *Machine) tell(e *protocol.Entry, r Result) {
 	switch e.Kind {
@@ -318,30 +301,29 @@ func (m *Machine) tell(e *protocol.Entry, r Result) {
 		m.note(Note{Kind: NoteShardsHomed, Type: e.AssignHomes.Type, Count: n,
 			Text: fmt.Sprintf("%s of %s %s got a home: %s", count(n, "shard"), e.AssignHomes.Type, has(n), because(e.AssignHomes.Decision.Cause))})
 	case protocol.KindPlanMoves:
-		why := because(e.PlanMoves.Decision.Cause)
-		m.tellShards(r, func(ts TypeShard) Note {
+		for _, ts := range r.Touched {
 			rec, _ := m.state.Shard(ts.Type, ts.Shard)
-			return Note{Kind: NoteHandOffStarted, Type: ts.Type, Shard: ts.Shard, Node: rec.Owner.Node, Text: fmt.Sprintf("the shard is handed off to %s: %s", nodeText(rec.Target), why)}
-		}, "they are handed off: "+why)
+			m.note(Note{Kind: NoteHandOffStarted, Type: ts.Type, Shard: ts.Shard, Node: rec.Owner.Node,
+				Text: fmt.Sprintf("the shard is handed off to %s: %s", nodeText(rec.Target), because(e.PlanMoves.Decision.Cause))})
+		}
 	case protocol.KindCompleteHandOff:
 		c := e.CompleteHandOff
 		if rec, _ := m.state.Shard(c.Type, c.Shard); rec.State == protocol.Homed {
 			m.note(Note{Kind: NoteShardMoved, Type: c.Type, Shard: c.Shard, Node: rec.Owner.Node, Text: fmt.Sprintf("the shard has moved here from %s", nodeText(c.From))})
 		}
 	case protocol.KindFenceShards:
-		m.tellShards(r, func(ts TypeShard) Note {
+		for _, ts := range r.Touched {
 			rec, _ := m.state.Shard(ts.Type, ts.Shard)
 			n := Note{Kind: NoteShardFenced, Type: ts.Type, Shard: ts.Shard, Node: rec.Owner.Node, Text: fmt.Sprintf("the shard is taken out of the lease of %s: %s", nodeText(rec.Owner), because(e.FenceShards.Cause))}
 			if e.FenceShards.Cause == protocol.CauseTimeout {
 				n.Kind, n.Level, n.Text = NoteHandOffTimedOut, Warn, fmt.Sprintf("handoff timed out: the shard is taken out of the lease of %s", nodeText(rec.Owner))
 			}
-			return n
-		}, "they are taken out of the leases of their owners: "+because(e.FenceShards.Cause))
+			m.note(n)
+		}
 	case protocol.KindReleaseShards:
-		why := because(e.ReleaseShards.Cause)
-		m.tellShards(r, func(ts TypeShard) Note {
-			return Note{Kind: NoteShardReleased, Type: ts.Type, Shard: ts.Shard, Text: "the shard may get a new home: " + why}
-		}, "they may get new homes: "+why)
+		for _, ts := range r.Touched {
+			m.note(Note{Kind: NoteShardReleased, Type: ts.Type, Shard: ts.Shard, Text: "the shard may get a new home: " + because(e.ReleaseShards.Cause)})
+		}
 	case protocol.KindSetStrategy:
 		c := e.SetStrategy
 		m.note(Note{Kind: NoteStrategySet, Type: c.Type, Text: fmt.Sprintf("the strategy of %s is now %s: %s", c.Type, sourceText(c.Spec), because(c.Cause))})
