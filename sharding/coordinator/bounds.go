@@ -13,7 +13,6 @@ const (
 	maxTypes   = 1024
 	maxInfo    = 16 << 10 // bytes of a NodeInfo; gossip carries most of it in 512
 	maxRegions = 1 << 20  // bytes of all of a node's regions, configurations of strategies included
-	maxSenders = 4096     // of which an owner hands over numbers, with a shard: incarnations that live
 )
 
 // noRoom says why a type cannot be entered with a region's number of shards; "" where it can.
@@ -57,6 +56,15 @@ func tooLarge(msg *protocol.Register) string {
 		return fmt.Sprintf("the %d types of this node, their strategies' configurations included, have %d bytes, at most %d are allowed", len(msg.Regions), regions, maxRegions)
 	}
 	return ""
+}
+
+// handsOverTooMuch says that the numbers which an owner hands over with a shard do not fit into an entry of the log.
+func handsOverTooMuch(senders []protocol.SenderSeq) bool {
+	n := 0
+	for i := range senders {
+		n += 32 + len(senders[i].Sender.Node)
+	}
+	return n > protocol.MaxEntry/2
 }
 
 // badSettings says what is wrong with the cluster-wide times; "" where they may be set.

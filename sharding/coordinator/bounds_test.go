@@ -159,13 +159,14 @@ func TestPlansFitIntoAnEntry(t *testing.T) {
 	assert.Len(t, sent[*protocol.HandOff](out), homesPerEntry)
 }
 
-// An owner that hands over more numbers than there can be senders is taken at its word that it has stopped, and at no more: the shard gets a
+// An owner that hands over more numbers than an entry holds is taken at its word that it has stopped, and at no more: the shard gets a
 // home, and what was sent to the owner before is refused there (I12).
 func TestHandedOverNumbersAreBounded(t *testing.T) {
 	r := newRig(t, Config{})
 	r.cluster(4, "", "a", "b")
 	r.contact("a", 0)
-	for n, handed := range map[int]bool{maxSenders: true, maxSenders + 1: false} {
+	const most = protocol.MaxEntry / 2 / 32
+	for n, handed := range map[int]bool{most: true, most + 1: false} {
 		rec, _ := r.m.State().Shard("t", 0)
 		to := sharding.NodeID("a")
 		if rec.Owner.Node == to {

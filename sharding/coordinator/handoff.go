@@ -152,7 +152,7 @@ func (m *Machine) handOffComplete(from sharding.Member, msg *protocol.HandOffCom
 	if t == nil || t.state[i] != protocol.Moving && t.state[i] != protocol.Fenced || r.work[i].proposed {
 		return
 	}
-	if len(msg.Senders) > maxSenders { // without their numbers it is a stop like any other
+	if handsOverTooMuch(msg.Senders) { // without their numbers it is a stop like any other
 		m.shardsStopped(from, &protocol.ShardsStopped{Type: msg.Type, Shards: []protocol.ShardEpoch{{Shard: msg.Shard, Epoch: msg.Epoch}}})
 		return
 	}
