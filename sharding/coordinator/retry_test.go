@@ -41,8 +41,10 @@ func TestRefusedEntriesAreTriedAgainNotInALoop(t *testing.T) {
 	for _, k := range []protocol.Kind{protocol.KindReleaseHandovers, protocol.KindFenceShards, protocol.KindBeginPass} {
 		assert.Greater(t, tried[k], 2, "%s", k)
 	}
-	r.at = r.at.Add(time.Second)
-	r.answer(r.commit(r.step(Ticked{Wall: 1})))
+	for range 5 {
+		r.at = r.at.Add(250 * time.Millisecond)
+		r.answer(r.commit(r.step(Ticked{Wall: 1})))
+	}
 	assert.Empty(t, r.m.state.types[0].handovers)
 	one, _ := r.m.state.Shard("t", 1)
 	assert.NotEqual(t, sharding.Epoch(1), one.Epoch, "it has got a new home")
@@ -89,7 +91,31 @@ func TestStopsShareEntries(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 2, fences)
+	r.at = r.at.Add(250 * time.Millisecond)
+	r.commit(r.step(Ticked{Wall: 1}))
 	for _, rec := range r.m.State().Shards("t") {
 		assert.Equal(t, protocol.Homed, rec.State)
 	}
+}
+
+// A member that hosts a type and serves nothing that it is given, because its region ends or because it lies, makes the log grow by a few entries a
+// second, and not as fast as raft can.
+func TestAnOwnerThatServesNothing(t *testing.T) {
+	r := newRig(t, Config{})
+	r.cluster(4, "", "a")
+	before := r.index
+	refuse := func(cmds []Command) {
+		for next := sent[*protocol.StartShard](cmds); len(next) > 0; next = next[1:] {
+			m := next[0].Shard
+			next = append(next, sent[*protocol.StartShard](r.commit(r.step(Received{From: who("a"), Message: &protocol.ShardsStopped{Type: "t",
+				Shards: []protocol.ShardEpoch{{Shard: m.Shard, Epoch: m.Epoch}}}})))...)
+			require.Less(t, r.index-before, uint64(300))
+		}
+	}
+	refuse(r.contact("a", 0, 1, 2, 3))
+	for range 10 {
+		r.at = r.at.Add(100 * time.Millisecond)
+		refuse(r.commit(r.step(Ticked{Wall: 1})))
+	}
+	assert.Greater(t, r.index-before, uint64(20), "it is tried again all the same")
 }

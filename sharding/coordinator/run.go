@@ -120,9 +120,13 @@ func (m *Machine) reconcile(r *run, t *typeState, i uint32, start bool) {
 			w.stopped = stopped
 		}
 	case protocol.Unassigned:
+		given := w.kind == workKill && w.stopped
 		m.disarm(r, i)
 		if t.epoch[i] > 0 {
 			r.wish(i, protocol.CauseMembership) // its home is gone
+		}
+		if given { // by an owner that is still there: one that serves nothing it is given must not go round as fast as the log can
+			r.wishes[i] = wish{cause: protocol.CauseMembership, notBefore: m.at.Add(m.cfg.RebalanceInterval / 10)}
 		}
 	}
 	busy := func(k workKind) bool { return k == workHandOff || k == workKill }
