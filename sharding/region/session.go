@@ -199,8 +199,7 @@ func (s *Session) directive(ev DirectiveReceived) {
 			s.drop(ev, DropIncarnation)
 			return
 		}
-		s.pass(ev, m.Type)
-		s.renew()
+		s.pass(ev, m.Type) // its region asks for a renewal where the lease does not cover it yet: each one costs a look at every shard
 	case *protocol.ShardHome:
 		s.pass(ev, m.Type)
 		if m.Shard.Owner == s.cfg.Self {
