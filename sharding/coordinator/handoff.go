@@ -20,6 +20,7 @@ type work struct {
 	kind     workKind
 	proposed bool // the entry that ends it is in the log
 	stopped  bool // the owner says that it serves this generation no more
+	unasked  bool // workKill: the owner said so before the shard was fenced
 	open     bool // workStart: it holds a seat in its owner's window
 	epoch    sharding.Epoch
 	next     sharding.Instant // when to say it again

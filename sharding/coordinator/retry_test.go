@@ -41,7 +41,7 @@ func TestRefusedEntriesAreTriedAgainNotInALoop(t *testing.T) {
 	for _, k := range []protocol.Kind{protocol.KindReleaseHandovers, protocol.KindFenceShards, protocol.KindBeginPass} {
 		assert.Greater(t, tried[k], 2, "%s", k)
 	}
-	for range 5 {
+	for range 20 {
 		r.at = r.at.Add(250 * time.Millisecond)
 		r.answer(r.commit(r.step(Ticked{Wall: 1})))
 	}
@@ -91,15 +91,15 @@ func TestStopsShareEntries(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 2, fences)
-	r.at = r.at.Add(250 * time.Millisecond)
+	r.at = r.at.Add(2 * time.Second)
 	r.commit(r.step(Ticked{Wall: 1}))
 	for _, rec := range r.m.State().Shards("t") {
 		assert.Equal(t, protocol.Homed, rec.State)
 	}
 }
 
-// A member that hosts a type and serves nothing that it is given, because its region ends or because it lies, makes the log grow by a few entries a
-// second, and not as fast as raft can.
+// A member that hosts a type and serves nothing that it is given, because its region ends or because it lies, makes the log grow by a few entries an
+// interval, and not as fast as raft can.
 func TestAnOwnerThatServesNothing(t *testing.T) {
 	r := newRig(t, Config{})
 	r.cluster(4, "", "a")
@@ -109,13 +109,13 @@ func TestAnOwnerThatServesNothing(t *testing.T) {
 			m := next[0].Shard
 			next = append(next, sent[*protocol.StartShard](r.commit(r.step(Received{From: who("a"), Message: &protocol.ShardsStopped{Type: "t",
 				Shards: []protocol.ShardEpoch{{Shard: m.Shard, Epoch: m.Epoch}}}})))...)
-			require.Less(t, r.index-before, uint64(300))
+			require.Less(t, r.index-before, uint64(60))
 		}
 	}
 	refuse(r.contact("a", 0, 1, 2, 3))
-	for range 10 {
+	for range 50 {
 		r.at = r.at.Add(100 * time.Millisecond)
 		refuse(r.commit(r.step(Ticked{Wall: 1})))
 	}
-	assert.Greater(t, r.index-before, uint64(20), "it is tried again all the same")
+	assert.Greater(t, r.index-before, uint64(15), "it is tried again all the same")
 }

@@ -117,16 +117,16 @@ func (m *Machine) reconcile(r *run, t *typeState, i uint32, start bool) {
 		if w.kind != workKill || w.epoch != t.epoch[i] {
 			stopped := w.stopped && w.epoch == t.epoch[i]
 			m.arm(r, i, workKill, t.epoch[i], 0)
-			w.stopped = stopped
+			w.stopped, w.unasked = stopped, stopped
 		}
 	case protocol.Unassigned:
-		given := w.kind == workKill && w.stopped
+		unasked := w.unasked
 		m.disarm(r, i)
 		if t.epoch[i] > 0 {
 			r.wish(i, protocol.CauseMembership) // its home is gone
 		}
-		if given { // by an owner that is still there: one that serves nothing it is given must not go round as fast as the log can
-			r.wishes[i] = wish{cause: protocol.CauseMembership, notBefore: m.at.Add(m.cfg.RebalanceInterval / 10)}
+		if unasked { // most likely its region ends: until that is known it would be given the shard again, and stop it again, as fast as the log can
+			r.wishes[i] = wish{cause: protocol.CauseMembership, notBefore: m.at.Add(m.cfg.RebalanceInterval)}
 		}
 	}
 	busy := func(k workKind) bool { return k == workHandOff || k == workKill }
