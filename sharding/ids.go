@@ -12,6 +12,12 @@ import (
 // ShardID numbers the shards of one type from 0 (spec 1.1).
 type ShardID uint32
 
+// What a cluster carries: its servers and nodes hold every shard in memory, and a node names all that it owns in one frame when it registers.
+const (
+	MaxShards    = 100_000 // of a type
+	MaxAllShards = 500_000 // of all types together
+)
+
 // NodeID is a node's name, as in node.toml. A process is a [Member]: a name with an incarnation.
 type NodeID string
 
@@ -65,8 +71,9 @@ func ParseIncarnation(s string) (Incarnation, error) {
 	var i Incarnation
 	bad := len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-'
 	if !bad {
-		_, err := hex.Decode(i[:], []byte(strings.ReplaceAll(s, "-", "")))
-		bad = err != nil
+		digits := strings.ReplaceAll(s, "-", "")
+		_, err := hex.Decode(i[:], []byte(digits))
+		bad = err != nil || len(digits) != 32
 	}
 	if bad {
 		return Incarnation{}, fmt.Errorf("%q is no UUID: want 8-4-4-4-12 hexadecimal digits", s)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"reflect"
 	"strconv"
@@ -169,8 +170,10 @@ func (c *codecs[M, R]) decode(payload []byte) (m M, f Format, err error) {
 	case FormatJSON:
 		d := json.NewDecoder(bytes.NewReader(payload[1:]))
 		d.DisallowUnknownFields()
-		if err = d.Decode(&m); err == nil && d.More() {
-			err = errors.New("there is more than one JSON value")
+		if err = d.Decode(&m); err == nil {
+			if _, end := d.Token(); end != io.EOF { // More would let a closing bracket pass
+				err = errors.New("there is something behind the JSON value")
+			}
 		}
 	default:
 		err = fmt.Errorf("format %d is not known", f)

@@ -85,3 +85,16 @@ func TestShardRef(t *testing.T) {
 	require.ErrorIs(t, err, sharding.ErrNoType)
 	assert.Len(t, f.woken, 1)
 }
+
+// A UUID has its dashes in four places and nowhere else.
+func TestParseIncarnation(t *testing.T) {
+	want := sharding.NewIncarnation()
+	got, err := sharding.ParseIncarnation(want.String())
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
+	for _, bad := range []string{"", "x", want.String()[:35], want.String() + "0", "0-234567-0123-0123-0123-0123456789ab", "01234567-0123-0123-0123-0123456789--",
+		"0123456g-0123-0123-0123-0123456789ab", strings.Repeat("-", 36)} {
+		_, err := sharding.ParseIncarnation(bad)
+		require.ErrorContains(t, err, "is no UUID", bad)
+	}
+}

@@ -14,12 +14,26 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/droverhq/drover/sharding"
 	"github.com/droverhq/drover/strategies"
 )
 
 // The names are repeated because a configuration can be checked without anything that it configures.
 func TestBuiltinsAreThoseOfTheBinary(t *testing.T) {
 	require.Equal(t, strategies.Names(), Builtins)
+}
+
+// Likewise the most shards of a type, which the coordinator, the regions and the codec go by.
+func TestShardsAreThoseOfTheCluster(t *testing.T) {
+	for _, table := range tables {
+		for _, k := range table.keys {
+			if k.name == "shards" {
+				require.EqualValues(t, sharding.MaxShards, k.max)
+				return
+			}
+		}
+	}
+	require.Fail(t, "there is no key shards")
 }
 
 var update = flag.Bool("update", false, "rewrite node.toml and docs/config.md from the key table")

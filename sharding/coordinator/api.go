@@ -16,7 +16,10 @@ type Config struct {
 	Settle            time.Duration // before a new node is a candidate; default 1 s
 	HandOffTimeout    time.Duration // default 10 s
 	MapPart           int           // most shards in one part of a map update; default 8 192: with the longest names it fits into a frame of the transport
-	Seed              uint64        // source of the passes' seeds; the answer is in the log
+	// StartWindow is the most StartShard that a member has unanswered; default 1 024. Each waits for the lease, which one renewal brings for all of
+	// them, so a second sees many windows; and one fits into a fraction of the queue to the member, where its lease's acknowledgements wait too.
+	StartWindow int
+	Seed        uint64 // source of the passes' seeds; the answer is in the log
 	// Off switches one safety rule off. Only the simulation's mutation tests set it, to see the simulation fail (spec 2.6).
 	Off Mutations
 }

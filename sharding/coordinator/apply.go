@@ -61,8 +61,8 @@ func (s *State) apply(e *protocol.Entry) Result {
 	case protocol.KindCreateCluster:
 		return s.applyCreateCluster(e.CreateCluster)
 	case protocol.KindConfigure:
-		if e.Configure.Settings.LeaseTTL <= 0 {
-			return refuse(CodeRefused, "lease TTL of %d ms: want more than 0", e.Configure.Settings.LeaseTTL)
+		if why := badSettings(e.Configure.Settings); why != "" {
+			return refuse(CodeRefused, "%s", why)
 		}
 		s.settings = e.Configure.Settings
 		return Result{}
@@ -95,8 +95,6 @@ func (s *State) apply(e *protocol.Entry) Result {
 		return s.applyFence(e.FenceShards)
 	case protocol.KindReleaseShards:
 		return s.applyRelease(e.ReleaseShards)
-	case protocol.KindAbortHandOff:
-		return s.applyAbort(e.AbortHandOff)
 	case protocol.KindPinShard:
 		return s.applyPin(e.PinShard)
 	case protocol.KindReleaseHandovers:

@@ -12,8 +12,10 @@ func (s *State) applyCreateCluster(c *protocol.CreateCluster) Result {
 	switch {
 	case s.created:
 		return refuse(CodeConflict, "the cluster exists already, with id %s", s.clusterID)
-	case c.ClusterID.IsZero() || c.Settings.LeaseTTL <= 0:
-		return refuse(CodeRefused, "a cluster needs an id and a lease TTL above 0")
+	case c.ClusterID.IsZero():
+		return refuse(CodeRefused, "a cluster needs an id")
+	case badSettings(c.Settings) != "":
+		return refuse(CodeRefused, "%s", badSettings(c.Settings))
 	}
 	s.created = true
 	s.clusterID, s.label, s.settings, s.baseEpoch = c.ClusterID, c.Label, c.Settings, c.BaseEpoch

@@ -225,25 +225,6 @@ func (s *State) applyRelease(f *protocol.ReleaseShards) Result {
 	return s.counted(t, "release")
 }
 
-// applyAbort gives a moving or fenced shard back to its owner: a new grant, as the owner may have stopped half of it.
-func (s *State) applyAbort(a *protocol.AbortHandOff) Result {
-	t, r := s.entryType(a.Type)
-	if t == nil {
-		return r
-	}
-	i := uint32(a.Shard)
-	if !t.owns(i, a.Epoch) || t.state[i] != protocol.Moving && t.state[i] != protocol.Fenced {
-		return refuse(CodeConflict, "shard %d of %s is not moving at epoch %d", a.Shard, a.Type, a.Epoch)
-	}
-	if s.slots[t.owner[i]].reg == nil {
-		return refuse(CodeUnknownNode, "%s is not registered", s.slots[t.owner[i]].member)
-	}
-	delete(t.handovers, i)
-	s.decide(t, i, protocol.Decision{Cause: a.Cause}, "")
-	s.grant(t, i, t.owner[i])
-	return Result{}
-}
-
 func (s *State) applyPin(p *protocol.PinShard) Result {
 	t, r := s.entryType(p.Type)
 	if t == nil {

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/droverhq/drover/pluginapi"
 	"github.com/droverhq/drover/sharding"
 	"github.com/droverhq/drover/sharding/protocol"
 )
@@ -21,7 +23,7 @@ func TestRegistrationsAreBounded(t *testing.T) {
 	}
 	var huge, many []protocol.RegionInfo
 	for i := range 8 {
-		huge = append(huge, protocol.RegionInfo{Type: sharding.TypeName(fmt.Sprint("huge", i)), NumShards: maxShards, Hosts: true})
+		huge = append(huge, protocol.RegionInfo{Type: sharding.TypeName(fmt.Sprint("huge", i)), NumShards: sharding.MaxShards, Hosts: true})
 	}
 	for i := range 2 * maxTypes {
 		many = append(many, protocol.RegionInfo{Type: sharding.TypeName(fmt.Sprint("many", i)), NumShards: 1, Hosts: true})
@@ -29,7 +31,7 @@ func TestRegistrationsAreBounded(t *testing.T) {
 	acks := register(&protocol.Register{Regions: huge})
 	require.NotEmpty(t, acks)
 	require.NotEmpty(t, acks[0].Refused)
-	assert.Contains(t, acks[0].Refused[0].Detail, "at most 4194304")
+	assert.Contains(t, acks[0].Refused[0].Detail, "at most 500000")
 	acks = register(&protocol.Register{Regions: many})
 	require.NotEmpty(t, acks)
 	assert.Contains(t, acks[0].Refused[len(acks[0].Refused)-1].Detail, "a cluster has at most 1024")
@@ -38,7 +40,7 @@ func TestRegistrationsAreBounded(t *testing.T) {
 		n, _ := r.m.State().NumShards(ty)
 		all += int(n)
 	}
-	assert.LessOrEqual(t, all, maxAllShards)
+	assert.LessOrEqual(t, all, sharding.MaxAllShards)
 	assert.Len(t, r.m.State().Types(), maxTypes)
 
 	for what, msg := range map[string]*protocol.Register{
@@ -63,6 +65,22 @@ func TestHomesAreToldOnceAShard(t *testing.T) {
 	assert.LessOrEqual(t, len(sent[*protocol.ShardHome](cmds)), 2)
 }
 
+// However many shards a node asks for, what it is told at once leaves room for its lease; all that have no home are placed (spec 2.2).
+func TestAnswersAreBounded(t *testing.T) {
+	r := newRig(t, Config{})
+	r.cluster(10_000, "", "a")
+	var all []sharding.ShardID
+	for i := range sharding.ShardID(10_000) {
+		all = append(all, i)
+	}
+	r.commit(r.contact("a", all...))
+	for _, rec := range r.m.State().Shards("t") {
+		require.Equal(t, protocol.Homed, rec.State)
+	}
+	assert.Len(t, sent[*protocol.ShardHome](r.contact("a", all...)), homesPerAnswer)
+	assert.Len(t, sent[*protocol.ShardHome](r.contact("a", all[9990:]...)), 10)
+}
+
 // A node that restarts again and again is remembered once: nobody says that the incarnations before are gone.
 func TestRestartsLeaveNoTrace(t *testing.T) {
 	r := newRig(t, Config{})
@@ -77,4 +95,94 @@ func TestRestartsLeaveNoTrace(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 1, n)
+}
+
+// A lease that no node would take, or that overflows, is refused: with it set no shard could be served (spec 2.1).
+func TestLeaseTTLIsBounded(t *testing.T) {
+	r := newRig(t, Config{})
+	r.cluster(2, "", "a")
+	for ttl, code := range map[int64]string{0: CodeRefused, -1: CodeRefused, 1: "", protocol.MaxLeaseTTL: "", protocol.MaxLeaseTTL + 1: CodeRefused, 1 << 62: CodeRefused} {
+		out := of[Answer](r.commit(r.step(Requested{ID: 7, Request: Configure{Settings: protocol.Settings{LeaseTTL: ttl}}})))
+		require.Len(t, out, 1)
+		assert.Equal(t, code, out[0].Code, "%d ms: %s", ttl, out[0].Err)
+	}
+}
+
+// What a node says again and again is in the log once, a type that there is no room for included.
+func TestTheSameRegistrationIsOneEntry(t *testing.T) {
+	r := newRig(t, Config{})
+	r.cluster(2, "", "a")
+	msg := &protocol.Register{Regions: []protocol.RegionInfo{{Type: "t", NumShards: 2, Hosts: true}, {Type: "u", NumShards: sharding.MaxShards + 1, Hosts: true}}}
+	r.commit(r.step(Received{From: who("b"), Message: msg}))
+	index := r.index
+	acks := sent[*protocol.RegisterAck](r.commit(r.step(Received{From: who("b"), Message: msg})))
+	require.Len(t, acks, 1)
+	assert.Contains(t, acks[0].Refused[0].Detail, "type u cannot have 100001 shards")
+	assert.Equal(t, index, r.index)
+}
+
+// However many moves a pass may make and a strategy wants, with whatever reasons, one entry fits into what raft sends (spec 1.3).
+func TestPlansFitIntoAnEntry(t *testing.T) {
+	r := newRig(t, Config{})
+	long := strings.Repeat("n", protocol.MaxName-1)
+	r.cluster(20_000, "", long+"a", long+"b")
+	spec := specOf("fill")
+	spec.MovesPass = 1_000_000
+	r.commit(r.step(Requested{ID: 2, Request: SwapStrategy{Type: "t", Spec: spec}}))
+	var all []sharding.ShardID
+	moves := make([]pluginapi.Move, 20_000)
+	for i := range sharding.ShardID(20_000) {
+		all = append(all, i)
+		moves[i] = pluginapi.Move{Shard: uint32(i), Target: 1, Reason: strings.Repeat("r", 10_000)}
+	}
+	largest := func(cmds []Command) (n int) {
+		for _, p := range of[Propose](cmds) {
+			b, err := protocol.EncodeEntry(p.Entry)
+			require.NoError(t, err)
+			n = max(n, len(b))
+		}
+		return n
+	}
+	ask := of[AskStrategy](r.contact(long+"a", all...))
+	require.Len(t, ask, 1)
+	reasons := make([]string, len(all))
+	for i := range reasons {
+		reasons[i] = moves[i].Reason
+	}
+	assert.Less(t, largest(r.commit(r.step(StrategyAnswered{Ask: ask[0].Ask, Homes: pluginapi.Homes{Nodes: make([]int, len(all)), Reasons: reasons, Reason: moves[0].Reason}}))), protocol.MaxEntry/2)
+	r.at = r.at.Add(3 * time.Second)
+	ask = of[AskStrategy](r.commit(r.step(Ticked{Wall: 1})))
+	require.Len(t, ask, 1)
+	require.Equal(t, pluginapi.OpRebalance, ask[0].Op)
+	out := r.commit(r.step(StrategyAnswered{Ask: ask[0].Ask, Plan: pluginapi.Plan{Moves: moves, Reason: moves[0].Reason}}))
+	assert.Less(t, largest(out), protocol.MaxEntry/2)
+	assert.Len(t, sent[*protocol.HandOff](out), homesPerEntry)
+}
+
+// An owner that hands over more numbers than an entry holds is taken at its word that it has stopped, and at no more: the shard gets a
+// home, and what was sent to the owner before is refused there (I12).
+func TestHandedOverNumbersAreBounded(t *testing.T) {
+	r := newRig(t, Config{})
+	r.cluster(4, "", "a", "b")
+	r.contact("a", 0)
+	const most = protocol.MaxEntry / 2 / 32
+	for n, handed := range map[int]bool{most: true, most + 1: false} {
+		rec, _ := r.m.State().Shard("t", 0)
+		to := sharding.NodeID("a")
+		if rec.Owner.Node == to {
+			to = "b"
+		}
+		r.commit(r.step(Requested{ID: 3, Request: MoveShard{Type: "t", Shard: 0, To: to}}))
+		out := r.commit(r.step(Received{From: rec.Owner, Message: &protocol.HandOffComplete{Type: "t", Shard: 0, Epoch: rec.Epoch, Senders: make([]protocol.SenderSeq, n)}}))
+		r.at = r.at.Add(2 * time.Second) // an owner that stops and stays is given no shard again at once
+		out = append(out, r.commit(r.step(Ticked{Wall: 1}))...)
+		now, _ := r.m.State().Shard("t", 0)
+		require.Equal(t, protocol.Homed, now.State)
+		require.Equal(t, rec.Epoch+1, now.Epoch)
+		assert.Equal(t, handed, now.Chain < now.Epoch)
+		starts := sent[*protocol.StartShard](out)
+		require.NotEmpty(t, starts)
+		assert.Equal(t, handed, starts[0].Handed)
+		r.commit(r.step(Received{From: now.Owner, Message: &protocol.ShardStarted{Type: "t", Shards: []protocol.ShardEpoch{{Shard: 0, Epoch: now.Epoch}}}}))
+	}
 }

@@ -4,6 +4,6 @@
 // import pluginapi, strategies/hash (the fallback), sharding and sharding/protocol, and nothing else of this project.
 //
 // Files: state.go (columns, reads), apply_*.go (one log entry, rechecked), snapshot.go; machine.go (the leader's life, dispatch),
-// members.go (registration, candidates), leases.go, homes.go (contact, allocate), passes.go (rebalance), handoff.go (moves, fences,
-// starts), strategy.go (failures, swap), requests.go (operators), publish.go (map deltas), input.go (what a strategy sees).
+// members.go (registration, candidates), leases.go, homes.go (contact, allocate), passes.go (rebalance), handoff.go (moves, fences),
+// starts.go (grants told to their owners), strategy.go (failures, swap), requests.go (operators), publish.go (map deltas), input.go (what a strategy sees).
 package coordinator

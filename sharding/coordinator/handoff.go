@@ -10,7 +10,7 @@ type workKind uint8
 
 const (
 	workNone    workKind = iota
-	workStart            // StartShard until ShardStarted
+	workStart            // StartShard until ShardStarted: see starts
 	workHandOff          // HandOff until HandOffComplete or the time-out
 	workKill             // KillShard until ShardsStopped or the lapse
 )
@@ -20,35 +20,42 @@ type work struct {
 	kind     workKind
 	proposed bool // the entry that ends it is in the log
 	stopped  bool // the owner says that it serves this generation no more
+	unasked  bool // workKill: the owner said so before the shard was fenced
+	open     bool // workStart: it holds a seat in its owner's window
 	epoch    sharding.Epoch
 	next     sharding.Instant // when to say it again
 	deadline sharding.Instant // workHandOff: the time-out
+	starts   *starts          // workStart: its owner's
 }
 
-// arm sets a shard's work, due at once.
+// arm sets a shard's work, due at once; a start is due by its owner's window.
 func (m *Machine) arm(r *run, i uint32, kind workKind, epoch sharding.Epoch, deadline sharding.Instant) {
 	w := &r.work[i]
 	if w.kind == workNone {
 		r.working++
 	}
+	w.leave()
 	*w = work{kind: kind, epoch: epoch, next: m.at, deadline: deadline}
-	r.workDue = min(r.workDue, m.at)
+	if kind != workStart {
+		r.workDue = min(r.workDue, m.at)
+	}
 }
 
 func (m *Machine) disarm(r *run, i uint32) {
 	if w := &r.work[i]; w.kind != workNone {
+		w.leave()
 		*w = work{}
 		r.working--
 	}
 }
 
 // driveWork says what is due to be said, fences handoffs that took too long, and releases fenced shards that no lease covers. A shard
-// that is stuck holds up only itself (I17).
+// that is stuck holds up only itself (I17). What becomes due while its last entries are on their way shares the next ones: a region that
+// stops says so shard by shard.
 func (m *Machine) driveWork(r *run, t *typeState) {
-	if r.working == 0 || m.at < r.workDue {
+	if r.working == 0 || r.ending > 0 || m.at < r.workDue {
 		return
 	}
-	const never = sharding.Instant(1<<63 - 1)
 	r.workDue = never
 	var late, stopped, free, gone []protocol.ShardEpoch
 	for n := range r.work {
@@ -75,7 +82,9 @@ func (m *Machine) driveWork(r *run, t *typeState) {
 			w.proposed = true
 			stopped = append(stopped, se)
 			continue
-		} else if w.kind == workHandOff {
+		} else if w.kind == workStart {
+			continue // driveStarts
+		} else {
 			if m.at >= w.deadline {
 				w.proposed = true
 				late = append(late, se)
@@ -89,23 +98,30 @@ func (m *Machine) driveWork(r *run, t *typeState) {
 		}
 		r.workDue = min(r.workDue, w.next)
 	}
-	m.endWork(r, late, &protocol.Entry{Kind: protocol.KindFenceShards, FenceShards: &protocol.FenceShards{Type: t.name, Shards: late, Cause: protocol.CauseTimeout}})
-	m.endWork(r, stopped, &protocol.Entry{Kind: protocol.KindFenceShards, FenceShards: &protocol.FenceShards{Type: t.name, Shards: stopped, Cause: protocol.CauseStopped}})
-	m.endWork(r, gone, &protocol.Entry{Kind: protocol.KindReleaseShards, ReleaseShards: &protocol.ReleaseShards{Type: t.name, Shards: gone, Cause: protocol.CauseStopped}})
-	m.endWork(r, free, &protocol.Entry{Kind: protocol.KindReleaseShards, ReleaseShards: &protocol.ReleaseShards{Type: t.name, Shards: free, Cause: protocol.CauseLapsed}})
+	m.endAll(r, late, &protocol.Entry{Kind: protocol.KindFenceShards, FenceShards: &protocol.FenceShards{Type: t.name, Shards: late, Cause: protocol.CauseTimeout}})
+	m.endAll(r, stopped, &protocol.Entry{Kind: protocol.KindFenceShards, FenceShards: &protocol.FenceShards{Type: t.name, Shards: stopped, Cause: protocol.CauseStopped}})
+	m.endAll(r, gone, &protocol.Entry{Kind: protocol.KindReleaseShards, ReleaseShards: &protocol.ReleaseShards{Type: t.name, Shards: gone, Cause: protocol.CauseStopped}})
+	m.endAll(r, free, &protocol.Entry{Kind: protocol.KindReleaseShards, ReleaseShards: &protocol.ReleaseShards{Type: t.name, Shards: free, Cause: protocol.CauseLapsed}})
 }
 
-func (m *Machine) endWork(r *run, shards []protocol.ShardEpoch, e *protocol.Entry) {
+// endAll is endWork for what driveWork found.
+func (m *Machine) endAll(r *run, shards []protocol.ShardEpoch, e *protocol.Entry) {
 	if len(shards) == 0 {
 		return
 	}
-	m.propose(e, func(Result) {
+	r.ending++
+	m.endWork(r, shards, e, func() { r.ending-- })
+}
+
+func (m *Machine) endWork(r *run, shards []protocol.ShardEpoch, e *protocol.Entry, then func()) {
+	m.proposeFor(r, e, func(Result) {
 		for _, se := range shards { // where it did not count, the work goes on as the state is now
 			if w := &r.work[se.Shard]; w.epoch == se.Epoch {
 				w.proposed = false
 				r.workDue = min(r.workDue, m.at)
 			}
 		}
+		then()
 	})
 }
 
@@ -137,10 +153,14 @@ func (m *Machine) handOffComplete(from sharding.Member, msg *protocol.HandOffCom
 	if t == nil || t.state[i] != protocol.Moving && t.state[i] != protocol.Fenced || r.work[i].proposed {
 		return
 	}
+	if handsOverTooMuch(msg.Senders) { // without their numbers it is a stop like any other
+		m.shardsStopped(from, &protocol.ShardsStopped{Type: msg.Type, Shards: []protocol.ShardEpoch{{Shard: msg.Shard, Epoch: msg.Epoch}}})
+		return
+	}
 	r.work[i].proposed = true
 	se := []protocol.ShardEpoch{{Shard: msg.Shard, Epoch: msg.Epoch}}
 	m.endWork(r, se, &protocol.Entry{Kind: protocol.KindCompleteHandOff, CompleteHandOff: &protocol.CompleteHandOff{
-		Type: msg.Type, Shard: msg.Shard, Epoch: msg.Epoch, From: from, Senders: msg.Senders}})
+		Type: msg.Type, Shard: msg.Shard, Epoch: msg.Epoch, From: from, Senders: msg.Senders}}, func() {})
 }
 
 // handOffRefused: the owner's map lags behind, so it is sent again what it lacks; or it is at it already, which a StartShard does not
@@ -165,7 +185,7 @@ func (m *Machine) shardsStopped(from sharding.Member, msg *protocol.ShardsStoppe
 			continue
 		}
 		if r.work[i].kind == workNone {
-			m.arm(r, i, workStart, se.Epoch, 0)
+			m.arm(r, i, workStart, se.Epoch, 0) // it is not told: it has stopped already
 		}
 		r.work[i].stopped = true
 		r.workDue = min(r.workDue, m.at)
@@ -181,7 +201,8 @@ func (m *Machine) shardStarted(from sharding.Member, msg *protocol.ShardStarted)
 		if r.work[i].kind == workStart && !r.work[i].stopped {
 			m.disarm(r, i)
 		}
-		if _, handed := t.handovers[i]; handed {
+		if _, handed := t.handovers[i]; handed && r.confirmed[i] != se.Epoch { // once, however often it is said
+			r.confirmed[i] = se.Epoch
 			r.started = append(r.started, se)
 		}
 	}
@@ -194,6 +215,14 @@ func (m *Machine) driveHandovers(r *run, t *typeState) {
 	}
 	shards := r.started
 	r.started, r.releasing = nil, true
-	m.propose(&protocol.Entry{Kind: protocol.KindReleaseHandovers, ReleaseHandovers: &protocol.ReleaseHandovers{Type: t.name, Shards: shards}},
-		func(Result) { r.releasing = false; r.look = true })
+	m.proposeFor(r, &protocol.Entry{Kind: protocol.KindReleaseHandovers, ReleaseHandovers: &protocol.ReleaseHandovers{Type: t.name, Shards: shards}}, func(res Result) {
+		r.releasing, r.look = false, true
+		if res.Code == CodeUnavailable { // nobody confirms them again
+			r.started = append(shards, r.started...)
+			return
+		}
+		for _, se := range shards {
+			delete(r.confirmed, uint32(se.Shard))
+		}
+	})
 }

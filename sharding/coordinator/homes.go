@@ -11,8 +11,12 @@ import (
 	"github.com/droverhq/drover/strategies/hash"
 )
 
-// homesPerEntry keeps log entries small: raft sends an entry whole.
+// homesPerEntry keeps log entries small, in homes or moves: raft sends an entry whole.
 const homesPerEntry = 4096
+
+// homesPerAnswer bounds what one question sends at once, for the sake of what else is to go to that node: its lease's acknowledgements. The
+// map tells of the others, and who still lacks one asks again.
+const homesPerAnswer = 1024
 
 // getShardHome answers for shards that have a home, and wishes one for the others: the map tells of it.
 func (m *Machine) getShardHome(from sharding.Member, msg *protocol.GetShardHome) {
@@ -21,13 +25,15 @@ func (m *Machine) getShardHome(from sharding.Member, msg *protocol.GetShardHome)
 		return
 	}
 	r := m.run(t)
+	told := 0
 	for _, shard := range msg.Shards[:min(len(msg.Shards), int(t.numShards))] { // each once is all that anybody needs
 		i := uint32(shard)
 		switch {
 		case i >= t.numShards:
 		case t.state[i] == protocol.Unassigned:
 			r.wish(i, protocol.CauseContact)
-		default:
+		case told < homesPerAnswer:
+			told++
 			m.send(from, &protocol.ShardHome{Term: m.term, Type: t.name, Shard: m.state.record(t, i)})
 		}
 	}
@@ -36,20 +42,28 @@ func (m *Machine) getShardHome(from sharding.Member, msg *protocol.GetShardHome)
 // driveHomes asks for homes of all shards that need one now, in one call. Where there is no candidate they wait: a change of the
 // candidates asks at once.
 func (m *Machine) driveHomes(r *run, t *typeState) {
-	if r.phase != idle || len(r.wishes) == 0 {
+	if r.phase != idle || len(r.wishes) == 0 || m.at < r.wishDue {
 		return
 	}
 	var shards []uint32
+	r.wishDue = never
 	for i, w := range r.wishes { // unordered: sorted below
 		if m.at >= w.notBefore {
 			shards = append(shards, i)
+		} else {
+			r.wishDue = min(r.wishDue, w.notBefore)
 		}
 	}
 	if len(shards) == 0 {
 		return
 	}
+	r.wishDue = 0 // what is not homed now says when it is due again
 	if len(r.candidates) == 0 {
 		m.postpone(r, shards)
+		if m.at < r.tellHomeless {
+			return // moves that end one by one would each tell it
+		}
+		r.tellHomeless = m.at.Add(m.cfg.RebalanceInterval)
 		m.note(Note{Kind: NoteNoCandidates, Level: Warn, Type: t.name,
 			Count: len(shards), Text: fmt.Sprintf("%s of %s: a home is needed, and no node may be it: one that hosts the type, has settled and does not drain", count(len(shards), "shard"), t.name)})
 		return
@@ -154,7 +168,7 @@ func (ev *StrategyAnswered) check(a *asking) *StrategyFailure {
 func (m *Machine) allocated(r *run, t *typeState, a *asking, homes pluginapi.Homes, record [32]byte, verdict string) {
 	reason := func(k int) string {
 		if k < len(homes.Reasons) {
-			return homes.Reasons[k]
+			return clip(homes.Reasons[k])
 		}
 		return ""
 	}
@@ -192,7 +206,7 @@ func (m *Machine) allocated(r *run, t *typeState, a *asking, homes pluginapi.Hom
 		for part := range slices.Chunk(byCause[cause], homesPerEntry) {
 			open++
 			r.phase = deciding
-			m.propose(&protocol.Entry{Kind: protocol.KindAssignHomes, AssignHomes: &protocol.AssignHomes{
+			m.proposeFor(r, &protocol.Entry{Kind: protocol.KindAssignHomes, AssignHomes: &protocol.AssignHomes{
 				Type: t.name, Decision: a.decision(cause, record, verdict, homes.Reason), Homes: part}}, func(Result) {
 				for _, h := range part { // those that did not count are asked for again, not in a tight loop
 					if w, ok := r.wishes[uint32(h.Shard)]; ok {

@@ -19,7 +19,7 @@ func (m *Machine) input(r *run, t *typeState) (in *pluginapi.Snapshot, members [
 	for i := range index {
 		index[i] = pluginapi.NoOwner
 	}
-	candidates := m.candidates(t)
+	candidates := m.candidates(t, m.living())
 	for _, n := range s.members() {
 		who := s.slots[n].member
 		newest := s.newest(who.Node)
@@ -121,7 +121,7 @@ func unknown(n uint32) []uint32 {
 	return out
 }
 
-// room is how many more moves may be in flight (moves_per_pass, the host's own cap).
+// room is how many moves may be planned now: moves_per_pass, the host's own cap, less those in flight; and what an entry of the log holds.
 func (m *Machine) room(r *run, t *typeState) uint32 {
 	limit := t.strategy.spec.MovesPass
 	if limit == 0 {
@@ -130,7 +130,7 @@ func (m *Machine) room(r *run, t *typeState) uint32 {
 	if r.moving >= limit {
 		return 0
 	}
-	return limit - r.moving
+	return min(limit-r.moving, homesPerEntry)
 }
 
 const defaultMovesPass = 100
@@ -145,7 +145,7 @@ func (a *asking) memberAt(node int) sharding.Member {
 
 // decision ties what follows from an answer to the question.
 func (a *asking) decision(cause protocol.Cause, record [32]byte, verdict, reason string) protocol.Decision {
-	d := protocol.Decision{Digest: a.spec.Digest, Seq: a.seq, Pass: a.pass, Record: record, Cause: cause, Reason: reason, Verdict: verdict}
+	d := protocol.Decision{Digest: a.spec.Digest, Seq: a.seq, Pass: a.pass, Record: record, Cause: cause, Reason: clip(reason), Verdict: verdict}
 	if verdict != verdictOK {
 		d.Digest = [32]byte{} // the built-in hash decided
 	}

@@ -31,12 +31,15 @@ type Machine struct {
 	// What follows is the leader's own and is made anew with each term.
 	peers    map[sharding.Member]*peer
 	runs     map[sharding.TypeName]*run
+	starts   []*starts          // by slot
 	pending  map[uint64]pending // by command number
 	commands uint64             // last command number
 	asks     uint64             // last ask number
 	granting bool               // one GrantLeases in flight
 	hinted   map[sharding.Member]sharding.Instant
-	joined   bool // registrations or drains changed: look at candidates again
+	joined   bool              // look at candidates again
+	changed  bool              // registrations or drains have changed: whatever the look shows
+	live     []sharding.Member // at the last look
 }
 
 // sight is what Serf says of a member.
@@ -56,6 +59,12 @@ const stalled = 300 * time.Millisecond
 // The time between repeats of a directive that has not been answered.
 const repeatEvery = time.Second
 
+// never is after all instants.
+const never = sharding.Instant(1<<63 - 1)
+
+// retryAfter is how long a type rests after an entry of it was not appended: while raft hands leadership over it refuses each at once.
+const retryAfter = repeatEvery / 4
+
 // New makes a machine with an empty state. Zero times take their defaults.
 func New(cfg Config) *Machine {
 	def := func(d *time.Duration, v time.Duration) {
@@ -69,6 +78,9 @@ func New(cfg Config) *Machine {
 	def(&cfg.HandOffTimeout, 10*time.Second)
 	if cfg.MapPart <= 0 {
 		cfg.MapPart = 8192
+	}
+	if cfg.StartWindow <= 0 {
+		cfg.StartWindow = 1024
 	}
 	m := &Machine{cfg: cfg, state: NewState(cfg.Off), seed: cfg.Seed, seen: map[sharding.Member]sight{}}
 	m.reset()
@@ -84,9 +96,11 @@ func (m *Machine) Leading() bool { return m.active }
 // reset forgets all that belongs to one term of leadership.
 func (m *Machine) reset() {
 	m.elected, m.active, m.granting, m.joined = false, false, false, false
+	m.changed, m.live = true, nil
 	m.peers = map[sharding.Member]*peer{}
 	m.runs = map[sharding.TypeName]*run{}
 	m.pending = map[uint64]pending{}
+	m.starts = nil
 	m.hinted = map[sharding.Member]sharding.Instant{}
 }
 
@@ -109,6 +123,9 @@ func (m *Machine) Step(at sharding.Instant, ev Event) []Command {
 	}
 	m.at = max(m.at, at)
 	m.cmds = nil
+	if !m.elected && len(m.pending) > 0 { // see Restore
+		m.fail(CodeNotLeader)
+	}
 	switch ev := ev.(type) {
 	case Ticked:
 		m.wall = ev.Wall
@@ -162,18 +179,21 @@ func (m *Machine) lead() {
 	m.active = true
 	m.floor, m.awake = m.at, m.at
 	if !m.cfg.Off.LeaseMargin {
-		m.floor = m.at.Add(withMargin(time.Duration(m.state.longestTTL) * time.Millisecond))
+		// Where the TTL was raised and nothing granted since, members renew at the pace of the new one.
+		ttl := max(m.state.longestTTL, m.state.settings.LeaseTTL)
+		m.floor = m.at.Add(withMargin(time.Duration(ttl) * time.Millisecond))
 	}
 	for _, n := range m.state.members() {
 		// Known to the log: it settled under an earlier leader, and may hold a lease until floor.
 		m.peers[m.state.slots[n].member] = &peer{known: true, lapse: m.floor}
 	}
+	live := m.living()
 	for _, t := range m.state.types {
 		r := m.run(t)
 		for i := range t.state {
 			m.reconcile(r, t, uint32(i), true)
 		}
-		r.candidates = m.candidates(t)
+		r.candidates = m.candidates(t, live)
 		m.prepare(t)
 	}
 	if m.state.created {
@@ -207,6 +227,16 @@ func (m *Machine) propose(e *protocol.Entry, done func(Result)) {
 	m.do(Propose{Entry: e})
 }
 
+// proposeFor is propose for a type's work, which goes on after a while where the entry was not appended.
+func (m *Machine) proposeFor(r *run, e *protocol.Entry, done func(Result)) {
+	m.propose(e, func(res Result) {
+		if res.Code == CodeUnavailable {
+			r.retryAt = m.at.Add(retryAfter)
+		}
+		done(res)
+	})
+}
+
 func (m *Machine) finish(c protocol.Command, r Result) {
 	if c.Client != m.cfg.Self.Incarnation {
 		return
@@ -228,7 +258,7 @@ func (m *Machine) committed(ev Committed) {
 		m.prepare(m.state.typeAt(r.Strategy))
 	}
 	if m.active {
-		m.joined = m.joined || r.Members
+		m.joined, m.changed = m.joined || r.Members, m.changed || r.Members
 		if r.Members {
 			m.syncPeers()
 			for _, t := range m.state.types {
@@ -343,6 +373,9 @@ func (m *Machine) drive() {
 	m.grant()
 	for _, t := range m.state.types {
 		r := m.run(t)
+		if m.at < r.retryAt {
+			continue
+		}
 		m.driveWork(r, t)
 		m.driveHandovers(r, t)
 		m.driveStrategy(r, t)
@@ -350,6 +383,7 @@ func (m *Machine) drive() {
 		m.driveOrders(r, t)
 		m.drivePass(r, t)
 	}
+	m.driveStarts()
 }
 
 // tick is what depends on time alone and concerns members.

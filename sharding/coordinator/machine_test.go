@@ -373,10 +373,10 @@ func TestBackBeforeItIsGone(t *testing.T) {
 	require.Len(t, back, 1)
 	r.commit([]Command{gone[0]})
 	r.commit([]Command{back[0]})
-	require.Equal(t, []sharding.Member{who("a")}, r.m.candidates(r.m.state.types[0]), "b has to settle")
+	require.Equal(t, []sharding.Member{who("a")}, r.m.candidates(r.m.state.types[0], r.m.living()), "b has to settle")
 	r.at = r.at.Add(1100 * time.Millisecond)
 	r.step(Ticked{Wall: 1})
-	require.Len(t, r.m.candidates(r.m.state.types[0]), 2)
+	require.Len(t, r.m.candidates(r.m.state.types[0], r.m.living()), 2)
 }
 
 // The answer of a strategy that was replaced while it thought is dropped, and the question asked again (spec 1.4).
@@ -633,6 +633,38 @@ func BenchmarkStepTick100k(b *testing.B) {
 	}
 }
 
+// A TTL that was raised and not granted yet: members renew at its pace, and a new leader gives them time for it (spec 2.1).
+func TestNewLeaderWaitsThePresentTTL(t *testing.T) {
+	r := newRig(t, Config{})
+	r.cluster(4, "", "a")
+	r.commit(r.step(Received{From: who("a"), Message: &protocol.Renew{Seq: 1, SentAt: 66}}))
+	r.commit(r.step(Requested{ID: 2, Request: Configure{Settings: protocol.Settings{LeaseTTL: 60_000}}}))
+	r.lead(2)
+	from := r.at
+	for len(of[Note](r.step(Ticked{Wall: 1}))) == 0 {
+		r.at = r.at.Add(50 * time.Millisecond)
+		require.Less(t, r.at.Sub(from), 2*time.Minute)
+	}
+	require.InDelta(t, 66*time.Second, r.at.Sub(from), float64(100*time.Millisecond))
+}
+
+// A leader that was deposed may have to take a snapshot before it is told. Whoever waits for one of its entries is answered all the same.
+func TestRestoreBeforeDeposed(t *testing.T) {
+	r := newRig(t, Config{})
+	r.cluster(4, "", "a")
+	snap, err := r.m.Snapshot()
+	require.NoError(t, err)
+	waiting := of[Propose](r.step(Requested{ID: 7, Request: Pause{On: true}}))
+	require.Len(t, waiting, 1)
+	register := of[Propose](r.step(Received{From: who("b"), Message: &protocol.Register{Regions: []protocol.RegionInfo{{Type: "t", NumShards: 4, Hosts: true}}}}))
+	require.Len(t, register, 1)
+	require.NoError(t, r.m.Restore(snap))
+	r.index++
+	out := r.step(Committed{Index: r.index, Term: 1, Entry: register[0].Entry})
+	require.Equal(t, []Answer{{ID: 7, Code: CodeNotLeader, Err: "this server leads no more"}}, of[Answer](out))
+	require.Empty(t, of[Answer](r.step(Deposed{})))
+}
+
 // A leader that stood still finds every lease run out, and the renewals still to be read: it waits before it takes silence for a lapse (I16).
 func TestStandstill(t *testing.T) {
 	r := newRig(t, Config{})
@@ -669,4 +701,39 @@ func TestStrangersAreCalled(t *testing.T) {
 	r.step(MemberSeen{Member: who("b"), Status: MemberFailed})
 	r.at = r.at.Add(2 * time.Second)
 	require.Empty(t, sent[*protocol.Leading](r.step(Ticked{Wall: 1})))
+}
+
+// Many types cost a look at their members where time alone has passed: 200 of them on 100 nodes.
+func BenchmarkTick200Types(b *testing.B) {
+	r := newRig(nil, Config{})
+	r.lead(1)
+	r.commit(r.step(Requested{ID: 1, Request: CreateCluster{Body: protocol.CreateCluster{ClusterID: inc(9), Settings: protocol.Settings{LeaseTTL: 5000}}}}))
+	var regions []protocol.RegionInfo
+	for i := range 200 {
+		regions = append(regions, protocol.RegionInfo{Type: sharding.TypeName(fmt.Sprintf("type-%03d", i)), NumShards: 100, Hosts: true})
+	}
+	for i := range 100 {
+		r.commit(r.step(Received{From: who(fmt.Sprintf("%c%c", 'a'+i/26, 'a'+i%26)), Message: &protocol.Register{Regions: regions}}))
+	}
+	r.at = r.at.Add(2 * time.Second)
+	for b.Loop() {
+		r.at += 1000
+		r.step(Ticked{Wall: 1})
+	}
+}
+
+// Shards that wait for a node cost nothing until they are asked about again.
+func BenchmarkTick100kHomeless(b *testing.B) {
+	r := newRig(nil, Config{})
+	r.cluster(100_000, "", "a")
+	r.commit(r.step(Requested{ID: 2, Request: DrainNode{Node: "a", On: true}}))
+	all := make([]sharding.ShardID, 100_000)
+	for i := range all {
+		all[i] = sharding.ShardID(i)
+	}
+	r.contact("a", all...)
+	for b.Loop() {
+		r.at += 1000
+		r.step(Ticked{Wall: 1})
+	}
 }

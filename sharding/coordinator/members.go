@@ -88,7 +88,7 @@ func (m *Machine) register(from sharding.Member, msg *protocol.Register) {
 func (m *Machine) sameRegistration(reg *registration, msg *protocol.Register) bool {
 	n := 0
 	for _, g := range msg.Regions {
-		if num, ok := m.state.NumShards(g.Type); ok && num != g.NumShards {
+		if num, ok := m.state.NumShards(g.Type); ok && num != g.NumShards || !ok && m.state.noRoom(&g) != "" {
 			continue
 		}
 		n++
@@ -117,7 +117,7 @@ func (m *Machine) registered(from sharding.Member, msg *protocol.Register) {
 		r := m.run(t)
 		for i, o := range t.owner {
 			if o == n && t.state[i] == protocol.Homed && serves[TypeShard{t.name, sharding.ShardID(i)}] != t.epoch[i] {
-				m.arm(r, uint32(i), workStart, t.epoch[i], 0)
+				m.queueStart(r, t, uint32(i))
 			}
 		}
 	}
@@ -217,27 +217,43 @@ func (m *Machine) callStrangers() {
 	}
 }
 
-// candidates gives the members that may get shards of a type now, sorted by name: registered and hosting, settled, lease alive, not
-// draining, not leaving, the newest incarnation of their name.
-func (m *Machine) candidates(t *typeState) []sharding.Member {
+// living gives the members that may get shards now, of the types that they host, sorted by name: registered, settled, lease alive, not leaving, the
+// newest incarnation of their name.
+func (m *Machine) living() []sharding.Member {
 	var out []sharding.Member
 	for _, n := range m.state.members() {
-		s := m.state.slots[n]
-		p := m.peers[s.member]
-		if p == nil || p.dropping || m.at < p.settleAt || m.at > m.lapseOf(p) || !m.state.fit(t, s.member) ||
-			m.seen[s.member].status == MemberLeft || m.state.newest(s.member.Node) != n {
+		who := m.state.slots[n].member
+		p := m.peers[who]
+		if p == nil || p.dropping || m.at < p.settleAt || m.at > m.lapseOf(p) || m.seen[who].status == MemberLeft || m.state.newest(who.Node) != n {
 			continue
 		}
-		out = append(out, s.member)
+		out = append(out, who)
 	}
 	return out
 }
 
-// watchCandidates compares each type's candidates with those of the last look. A change asks for homes and for a pass at once (spec 2.2).
+// candidates gives those of the living that may get shards of a type: that host it and do not drain.
+func (m *Machine) candidates(t *typeState, living []sharding.Member) []sharding.Member {
+	var out []sharding.Member
+	for _, who := range living {
+		if m.state.fit(t, who) {
+			out = append(out, who)
+		}
+	}
+	return out
+}
+
+// watchCandidates compares each type's candidates with those of the last look. A change asks for homes and for a pass at once (spec 2.2). Time
+// alone changes who is living, so that most looks end there, however many types there are.
 func (m *Machine) watchCandidates() {
+	live := m.living()
+	if !m.changed && slices.Equal(live, m.live) {
+		return
+	}
+	m.changed, m.live = false, live
 	for _, t := range m.state.types {
 		r := m.run(t)
-		now := m.candidates(t)
+		now := m.candidates(t, live)
 		if slices.Equal(now, r.candidates) {
 			continue
 		}
@@ -248,15 +264,16 @@ func (m *Machine) watchCandidates() {
 			w.notBefore = 0
 			r.wishes[i] = w
 		}
+		r.wishDue = 0
 	}
 	m.eager()
 }
 
-// eager places all shards of an eager type once enough nodes have registered.
+// eager places all shards of an eager type once enough nodes are there, whether they host the type or not, and one that does is among them.
 func (m *Machine) eager() {
 	for _, t := range m.state.types {
 		r := m.run(t)
-		if !t.eager || r.placed || uint32(len(r.candidates)) < max(t.expect, 1) {
+		if !t.eager || r.placed || uint32(len(m.live)) < t.expect || len(r.candidates) == 0 {
 			continue
 		}
 		r.placed = true

@@ -26,7 +26,7 @@ func (m *Machine) drivePass(r *run, t *typeState) {
 		return
 	}
 	r.phase = beginning
-	m.propose(&protocol.Entry{Kind: protocol.KindBeginPass, BeginPass: &protocol.BeginPass{Type: t.name, Seed: m.random(), Cause: cause}},
+	m.proposeFor(r, &protocol.Entry{Kind: protocol.KindBeginPass, BeginPass: &protocol.BeginPass{Type: t.name, Seed: m.random(), Cause: cause}},
 		func(res Result) {
 			r.phase = idle
 			if res.Code != "" || !m.active || !t.usable() {
@@ -58,7 +58,7 @@ func (m *Machine) planned(r *run, t *typeState, a *asking, plan pluginapi.Plan, 
 			break
 		}
 		i := mv.Shard
-		p := protocol.Move{Shard: sharding.ShardID(i), From: m.state.slots[t.owner[i]].member, Epoch: t.epoch[i], Target: a.memberAt(mv.Target), Reason: mv.Reason}
+		p := protocol.Move{Shard: sharding.ShardID(i), From: m.state.slots[t.owner[i]].member, Epoch: t.epoch[i], Target: a.memberAt(mv.Target), Reason: clip(mv.Reason)}
 		if m.state.movable(t, i, p) {
 			moves = append(moves, p)
 		}
@@ -76,7 +76,7 @@ func (m *Machine) plan(r *run, t *typeState, d protocol.Decision, moves []protoc
 		return
 	}
 	r.phase = deciding
-	m.propose(&protocol.Entry{Kind: protocol.KindPlanMoves, PlanMoves: &protocol.PlanMoves{Type: t.name, Decision: d, Moves: moves}}, func(res Result) {
+	m.proposeFor(r, &protocol.Entry{Kind: protocol.KindPlanMoves, PlanMoves: &protocol.PlanMoves{Type: t.name, Decision: d, Moves: moves}}, func(res Result) {
 		r.phase = idle
 		r.cooldown = m.at.Add(m.cfg.MoveCooldown)
 		if res.Code != "" {

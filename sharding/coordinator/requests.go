@@ -51,6 +51,15 @@ func (m *Machine) entryFor(req Request) (*protocol.Entry, Result) {
 		if _, r := m.shard(q.Type, q.Shard); r.Code != "" {
 			return nil, r
 		}
+		if q.Node != "" { // a pin to a name that is mistyped would hold the shard for nobody
+			n := m.state.newest(q.Node)
+			if n == 0 {
+				return nil, unknownNode(q.Node)
+			}
+			if !m.state.slots[n].reg.hosts(q.Type) {
+				return nil, refuse(CodeRefused, "node %s may not have shards of %s: it hosts none or lacks the role", q.Node, q.Type)
+			}
+		}
 		return &protocol.Entry{Kind: protocol.KindPinShard, PinShard: &protocol.PinShard{Type: q.Type, Shard: q.Shard, Node: q.Node}}, Result{}
 	case SwapStrategy:
 		return m.swap(q)

@@ -17,7 +17,10 @@ type run struct {
 	lookAgain  sharding.Instant  // and at this time, where something was left over; 0: no
 	placed     bool              // eager placement has been asked for
 
-	wishes map[uint32]wish // shards that need a home
+	wishes  map[uint32]wish  // shards that need a home
+	wishDue sharding.Instant // nothing of them is due before
+
+	tellHomeless sharding.Instant // that there is no node for them, not before
 
 	passDue  protocol.Cause // "": at the interval
 	lastPass sharding.Instant
@@ -28,8 +31,13 @@ type run struct {
 	working int              // shards with work
 	workDue sharding.Instant // nothing is due before
 
+	ending int // entries of driveWork on their way
+
 	started   []protocol.ShardEpoch // confirmed; their handovers can be forgotten
+	confirmed map[uint32]sharding.Epoch
 	releasing bool
+
+	retryAt sharding.Instant // an entry was not appended: nothing is done for the type before
 
 	seq      uint64 // strategy at the last look
 	missing  bool   // it was said to be missing, once
@@ -69,6 +77,7 @@ type wish struct {
 func (r *run) wish(i uint32, cause protocol.Cause) {
 	if _, ok := r.wishes[i]; !ok {
 		r.wishes[i] = wish{cause: cause}
+		r.wishDue = 0
 	}
 }
 
@@ -76,7 +85,7 @@ func (r *run) wish(i uint32, cause protocol.Cause) {
 func (m *Machine) run(t *typeState) *run {
 	r := m.runs[t.name]
 	if r == nil {
-		r = &run{name: t.name, wishes: map[uint32]wish{}, work: make([]work, t.numShards), look: true, lastPass: m.at}
+		r = &run{name: t.name, wishes: map[uint32]wish{}, confirmed: map[uint32]sharding.Epoch{}, work: make([]work, t.numShards), look: true, lastPass: m.at}
 		m.runs[t.name] = r
 	}
 	return r
@@ -99,7 +108,7 @@ func (m *Machine) reconcile(r *run, t *typeState, i uint32, start bool) {
 			m.disarm(r, i)
 			break
 		}
-		m.arm(r, i, workStart, t.epoch[i], 0)
+		m.queueStart(r, t, i)
 	case protocol.Moving:
 		if w.kind != workHandOff || w.epoch != t.epoch[i] {
 			m.arm(r, i, workHandOff, t.epoch[i], m.at.Add(m.cfg.HandOffTimeout))
@@ -108,12 +117,16 @@ func (m *Machine) reconcile(r *run, t *typeState, i uint32, start bool) {
 		if w.kind != workKill || w.epoch != t.epoch[i] {
 			stopped := w.stopped && w.epoch == t.epoch[i]
 			m.arm(r, i, workKill, t.epoch[i], 0)
-			w.stopped = stopped
+			w.stopped, w.unasked = stopped, stopped
 		}
 	case protocol.Unassigned:
+		unasked := w.unasked
 		m.disarm(r, i)
 		if t.epoch[i] > 0 {
 			r.wish(i, protocol.CauseMembership) // its home is gone
+		}
+		if unasked { // most likely its region ends: until that is known it would be given the shard again, and stop it again, as fast as the log can
+			r.wishes[i] = wish{cause: protocol.CauseMembership, notBefore: m.at.Add(m.cfg.RebalanceInterval)}
 		}
 	}
 	busy := func(k workKind) bool { return k == workHandOff || k == workKill }

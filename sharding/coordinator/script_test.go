@@ -36,6 +36,7 @@ type world struct {
 	draining bool
 	asks     []AskStrategy
 	holdAsks bool
+	starts   bool                             // say what nodes are told to start
 	violate  func(format string, args ...any) // a rule is broken
 }
 
@@ -93,7 +94,15 @@ func (w *world) printf(format string, args ...any) { fmt.Fprintf(w.out, format+"
 
 // step queues an event for a server: everything happens in the order in which it was caused.
 func (w *world) step(server string, ev Event) {
+	w.enqueue(server, ev)
+	w.drain()
+}
+
+func (w *world) enqueue(server string, ev Event) {
 	w.queue = append(w.queue, func() { w.run(server, w.machines[server].Step(w.now, ev)) })
+}
+
+func (w *world) drain() {
 	if w.draining {
 		return
 	}
@@ -126,9 +135,10 @@ func (w *world) commit(term uint64, e *protocol.Entry) {
 	}
 	c := Committed{Index: uint64(len(w.log) + 1), Term: term, Entry: e}
 	w.log = append(w.log, c)
-	for _, s := range w.servers {
-		w.step(s, c)
+	for _, s := range w.servers { // all have it before anything that follows from it
+		w.enqueue(s, c)
 	}
+	w.drain()
 }
 
 func (w *world) run(server string, cmds []Command) {
@@ -250,6 +260,9 @@ func (w *world) deliver(to sharding.Member, msg protocol.Message) {
 			}
 		}
 	case *protocol.StartShard:
+		if w.starts {
+			w.printf("%s <- StartShard %d@%d", short(to), msg.Shard.Shard, msg.Shard.Epoch)
+		}
 		if !n.unstarted {
 			w.toLeader(Received{From: to, Message: &protocol.ShardStarted{Type: msg.Type, Shards: []protocol.ShardEpoch{{Shard: msg.Shard.Shard, Epoch: msg.Shard.Epoch}}}})
 		}
@@ -306,7 +319,7 @@ func (w *world) register(n *fakeNode, supersedes []sharding.Incarnation) {
 	var out []protocol.TypeShards
 	for _, g := range n.regions {
 		for i := sharding.ShardID(0); i < sharding.ShardID(g.NumShards); i++ {
-			if r := n.records[TypeShard{g.Type, i}]; r.Owner == n.member && r.State == protocol.Homed {
+			if r := n.records[TypeShard{g.Type, i}]; r.Owner == n.member && r.State == protocol.Homed && !n.unstarted {
 				owned[g.Type] = append(owned[g.Type], protocol.ShardEpoch{Shard: i, Epoch: r.Epoch})
 			}
 		}
@@ -429,11 +442,25 @@ func (w *world) exec(t *testing.T, d *datadriven.TestData) {
 	arg := func(i int) string { return d.CmdArgs[i].Key }
 	typ := sharding.TypeName(a.str("type", "t"))
 	switch d.Cmd {
-	case "servers": // servers x y: raft servers
-		for i := range d.CmdArgs {
+	case "servers": // servers x y [window=N]: raft servers
+		for i, c := range d.CmdArgs {
+			if len(c.Vals) > 0 {
+				continue
+			}
 			w.servers = append(w.servers, arg(i))
-			w.machines[arg(i)] = New(Config{Self: who(arg(i)), Seed: uint64(i)})
+			w.machines[arg(i)] = New(Config{Self: who(arg(i)), Seed: uint64(i), StartWindow: a.num("window", 0)})
 		}
+	case "ttl": // ttl 300ms: of leases, before create or by configuration
+		var err error
+		w.ttl, err = time.ParseDuration(arg(0))
+		require.NoError(t, err)
+		if w.leader != "" && w.machines[w.leader].Leading() {
+			if _, created := w.machines[w.leader].State().ClusterID(); created {
+				w.request(Configure{Settings: protocol.Settings{LeaseTTL: w.ttl.Milliseconds()}})
+			}
+		}
+	case "show-starts": // say which StartShard nodes get from now on
+		w.starts = true
 	case "elect": // elect x: x leads in the next term
 		if w.leader != "" && !a.has("unnoticed") {
 			w.step(w.leader, Deposed{})
@@ -475,6 +502,8 @@ func (w *world) exec(t *testing.T, d *datadriven.TestData) {
 		w.nodes[who(arg(0))].stuck = !a.has("off")
 	case "unstarted": // unstarted a [off]: it does not confirm StartShard
 		w.nodes[who(arg(0))].unstarted = !a.has("off")
+	case "started": // started a 3 epoch=1: ShardStarted comes in
+		w.toLeader(Received{From: who(arg(0)), Message: &protocol.ShardStarted{Type: typ, Shards: []protocol.ShardEpoch{{Shard: a.shards()[0], Epoch: sharding.Epoch(a.num("epoch", 1))}}}})
 	case "contact": // contact a 0-3: node a has messages for these shards
 		w.toLeader(Received{From: who(arg(0)), Message: &protocol.GetShardHome{Type: typ, Shards: a.shards()}})
 	case "pass": // pass 1s: time goes by

@@ -123,7 +123,7 @@ var (
 		return m
 	}()
 	snapshotDec = func() cbor.DecMode {
-		m, err := cbor.DecOptions{DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden, MaxArrayElements: 1 << 22, MaxNestedLevels: 12}.DecMode()
+		m, err := cbor.DecOptions{DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden, MaxArrayElements: sharding.MaxShards, MaxNestedLevels: 12}.DecMode()
 		if err != nil {
 			panic(err)
 		}
@@ -230,7 +230,7 @@ func (s *State) Restore(b []byte) error {
 }
 
 func (f *typeForm) restore(slots uint32) (*typeState, error) {
-	if f.NumShards == 0 || f.NumShards > maxShards || len(f.State) != int(f.NumShards) {
+	if f.NumShards == 0 || f.NumShards > sharding.MaxShards || len(f.State) != int(f.NumShards) {
 		return nil, fmt.Errorf("%d shards with %d states", f.NumShards, len(f.State))
 	}
 	t := newType(f.Name, f.NumShards, f.Created)
@@ -333,11 +333,14 @@ func pack64[T ~uint64](in []T) []byte {
 // Snapshot gives the replicated state's bytes.
 func (m *Machine) Snapshot() ([]byte, error) { return m.state.Snapshot() }
 
-// Restore replaces the replicated state. A follower does this, at start and when it lags too far behind; a leader never does.
+// Restore replaces the replicated state. A follower does this, at start and when it lags too far behind; a leader never does, but one may have
+// been deposed without having been told yet: the next Step ends what waits for its entries.
 func (m *Machine) Restore(b []byte) error {
 	if err := m.state.Restore(b); err != nil {
 		return err
 	}
+	waiting := m.pending
 	m.reset()
+	m.pending = waiting
 	return nil
 }

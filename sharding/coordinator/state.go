@@ -158,10 +158,9 @@ func (s *State) registered(m sharding.Member) (uint32, *registration) {
 
 // region gives the member's region of a type, or nil.
 func (r *registration) region(t sharding.TypeName) *protocol.RegionInfo {
-	for i := range r.regions {
-		if r.regions[i].Type == t {
-			return &r.regions[i]
-		}
+	i := sort.Search(len(r.regions), func(i int) bool { return r.regions[i].Type >= t })
+	if i < len(r.regions) && r.regions[i].Type == t {
+		return &r.regions[i]
 	}
 	return nil
 }

@@ -83,9 +83,6 @@ func drawEntry(t *rapid.T, s *State) *protocol.Entry {
 		e.Kind, e.FenceShards = protocol.KindFenceShards, &protocol.FenceShards{Type: typ, Shards: ses, Cause: protocol.CauseTimeout}
 	case 13:
 		e.Kind, e.ReleaseShards = protocol.KindReleaseShards, &protocol.ReleaseShards{Type: typ, Shards: ses, Cause: cause}
-		if !fits("release") {
-			e.Kind, e.ReleaseShards, e.AbortHandOff = protocol.KindAbortHandOff, nil, &protocol.AbortHandOff{Type: typ, Shard: shard, Epoch: epoch, Cause: cause}
-		}
 	case 14:
 		e.Kind, e.PinShard = protocol.KindPinShard, &protocol.PinShard{Type: typ, Shard: shard, Node: rapid.SampledFrom([]sharding.NodeID{"a", "b", ""}).Draw(t, "pin")}
 		if fits("handover") {
@@ -246,8 +243,6 @@ func checkStep(t require.TestingT, s *State, index uint64, e *protocol.Entry, be
 				ok = (was.State == protocol.Homed || was.State == protocol.Moving) && now.State == protocol.Fenced && now.Owner == was.Owner
 			case protocol.KindReleaseShards:
 				ok = was.State == protocol.Fenced && now.State == protocol.Unassigned
-			case protocol.KindAbortHandOff:
-				ok = (was.State == protocol.Moving || was.State == protocol.Fenced) && granted && now.Owner == was.Owner
 			case protocol.KindDeregister:
 				ok = was.Owner == e.Deregister.Member && now.State == protocol.Unassigned ||
 					was.Target == e.Deregister.Member && now.Target.IsZero() && now.State == was.State

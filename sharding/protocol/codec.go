@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/fxamacker/cbor/v2"
+
+	"github.com/droverhq/drover/sharding"
 )
 
 // Bounds of what a decoder takes; a peer or a log that asks for more is refused before anything is allocated for it.
@@ -14,8 +16,8 @@ const (
 	// MaxEntry is the longest log entry in bytes.
 	MaxEntry = 8 << 20
 
-	maxArray = 1 << 20 // elements: shards of a type
-	maxMap   = 4096    // pairs: tags of a node
+	maxArray = sharding.MaxAllShards // elements: a node's load names the shards of all types
+	maxMap   = 4096                  // pairs: tags of a node
 	maxDepth = 12
 )
 
@@ -196,7 +198,6 @@ func (e *Entry) check() error {
 		{KindCompleteHandOff, e.CompleteHandOff != nil},
 		{KindFenceShards, e.FenceShards != nil},
 		{KindReleaseShards, e.ReleaseShards != nil},
-		{KindAbortHandOff, e.AbortHandOff != nil},
 		{KindPinShard, e.PinShard != nil},
 		{KindSetPaused, e.SetPaused != nil},
 		{KindSetStrategy, e.SetStrategy != nil},
@@ -222,7 +223,7 @@ var kindNames = [256]string{
 	KindRegister: "register", KindDeregister: "deregister", KindGrantLeases: "grant_leases", KindSetDrain: "set_drain",
 	KindBeginPass: "begin_pass", KindPlanMoves: "plan_moves", KindAssignHomes: "assign_homes",
 	KindCompleteHandOff: "complete_hand_off", KindFenceShards: "fence_shards", KindReleaseShards: "release_shards",
-	KindAbortHandOff: "abort_hand_off", KindPinShard: "pin_shard", KindSetPaused: "set_paused", KindSetStrategy: "set_strategy",
+	KindPinShard: "pin_shard", KindSetPaused: "set_paused", KindSetStrategy: "set_strategy",
 	KindStrategyOutcome: "strategy_outcome", KindReleaseHandovers: "release_handovers",
 }
 

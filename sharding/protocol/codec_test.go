@@ -96,9 +96,6 @@ func entries() []*Entry {
 		e(KindReleaseShards, func(e *Entry) {
 			e.ReleaseShards = &ReleaseShards{Type: "counter", Shards: epochs, Cause: CauseLapsed}
 		}),
-		e(KindAbortHandOff, func(e *Entry) {
-			e.AbortHandOff = &AbortHandOff{Type: "counter", Shard: 7, Epoch: 3, Cause: CauseOperator}
-		}),
 		e(KindPinShard, func(e *Entry) { e.PinShard = &PinShard{Type: "counter", Shard: 7, Node: "a"} }),
 		e(KindSetPaused, func(e *Entry) { e.SetPaused = &SetPaused{On: true} }),
 		e(KindSetStrategy, func(e *Entry) {

@@ -5,7 +5,8 @@ import "github.com/droverhq/drover/sharding"
 // Kind numbers the bodies of an Entry. Numbers are never reused.
 type Kind uint8
 
-// The kinds of log entry. Gaps are left for the parts to come: 40–59 migration, 60–69 standby, 70–79 remembered entities.
+// The kinds of log entry. Gaps are left for the parts to come: 26 the abort of a move whose source has kept its state (spec 3.2; a handoff of
+// memory has nothing to go back to), 40–59 migration, 60–69 standby, 70–79 remembered entities. The bodies' keys have gaps to match.
 const (
 	KindCreateCluster    Kind = 1
 	KindConfigure        Kind = 2
@@ -21,7 +22,6 @@ const (
 	KindCompleteHandOff  Kind = 23
 	KindFenceShards      Kind = 24
 	KindReleaseShards    Kind = 25
-	KindAbortHandOff     Kind = 26
 	KindPinShard         Kind = 27
 	KindSetPaused        Kind = 28
 	KindSetStrategy      Kind = 30
@@ -58,7 +58,6 @@ type Entry struct {
 	CompleteHandOff  *CompleteHandOff  `cbor:"21,keyasint,omitempty"`
 	FenceShards      *FenceShards      `cbor:"22,keyasint,omitempty"`
 	ReleaseShards    *ReleaseShards    `cbor:"23,keyasint,omitempty"`
-	AbortHandOff     *AbortHandOff     `cbor:"24,keyasint,omitempty"`
 	PinShard         *PinShard         `cbor:"25,keyasint,omitempty"`
 	SetPaused        *SetPaused        `cbor:"26,keyasint,omitempty"`
 	SetStrategy      *SetStrategy      `cbor:"27,keyasint,omitempty"`
@@ -76,8 +75,11 @@ type CreateCluster struct {
 
 // Settings are the cluster-wide times that take effect through the log.
 type Settings struct {
-	LeaseTTL int64 `cbor:"0,keyasint"` // ms
+	LeaseTTL int64 `cbor:"0,keyasint"` // ms, 1 to MaxLeaseTTL
 }
+
+// MaxLeaseTTL is the longest lease in ms: a day. A node takes no longer one, and a silent node's shards would have no home for as long.
+const MaxLeaseTTL = 24 * 3600 * 1000
 
 // Configure changes Settings. Leases granted under the longer TTL stay good for it: State keeps the longest TTL that may still run.
 type Configure struct {
@@ -255,14 +257,6 @@ type ReleaseShards struct {
 	Type   sharding.TypeName `cbor:"0,keyasint"`
 	Shards []ShardEpoch      `cbor:"1,keyasint"`
 	Cause  Cause             `cbor:"2,keyasint"`
-}
-
-// AbortHandOff gives a moving or fenced shard back to its owner, under a new epoch.
-type AbortHandOff struct {
-	Type  sharding.TypeName `cbor:"0,keyasint"`
-	Shard sharding.ShardID  `cbor:"1,keyasint"`
-	Epoch sharding.Epoch    `cbor:"2,keyasint"`
-	Cause Cause             `cbor:"3,keyasint"`
 }
 
 // ReleaseHandovers forgets the Senders of shards whose owner has confirmed StartShard.

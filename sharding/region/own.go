@@ -270,7 +270,7 @@ func (r *Region) startShard(sh *shard, d *protocol.StartShard) {
 			}
 		}
 		if _, gone := r.gone[d.Shard.Source]; d.Handed && d.Shard.Source != r.cfg.Self && !gone {
-			// An abort leaves a hold of the generation before as it is.
+			// A shard that was given back to the node that had handed it off leaves a hold of the generation before as it is.
 			sh.hold, sh.source, sh.since = true, d.Shard.Source, sh.epoch
 		}
 		if sh.handOff {

@@ -215,8 +215,7 @@ func (s *Session) directive(ev DirectiveReceived) {
 			s.drop(ev, DropIncarnation)
 			return
 		}
-		s.pass(ev, m.Type)
-		s.renewSoon()
+		s.pass(ev, m.Type) // its region asks for a renewal where the lease does not cover it yet: each one costs a look at every shard
 	case *protocol.ShardHome:
 		s.pass(ev, m.Type)
 		if m.Shard.Owner == s.cfg.Self {
@@ -272,7 +271,7 @@ func (s *Session) leased(ev DirectiveReceived, m *protocol.LeaseAck) {
 			at = i
 		}
 	}
-	if at < 0 || m.TTL <= 0 || m.TTL > maxTTL {
+	if at < 0 || m.TTL <= 0 || m.TTL > protocol.MaxLeaseTTL {
 		s.drop(ev, DropRenewal)
 		return
 	}
@@ -292,8 +291,6 @@ func (s *Session) leased(ev DirectiveReceived, m *protocol.LeaseAck) {
 		s.renewSoon()
 	}
 }
-
-const maxTTL = 24 * 3600 * 1000 // ms; a longer lease is a mistake, and would overflow
 
 func (s *Session) stop(ev StopRequested) {
 	s.stopping, s.draining, s.drained = true, ev.Drain, false

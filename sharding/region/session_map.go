@@ -32,9 +32,6 @@ type typeMap struct {
 	records   []protocol.ShardRecord // by shard; Epoch 0: never granted
 }
 
-// MaxShards bounds numShards of one type as a map may tell it.
-const MaxShards = 1 << 22
-
 // mapUpdated applies a delta that fits exactly, or a full map that is newer; what is old is ignored, and a gap is closed by registering
 // again with the revision that is there.
 func (s *Session) mapUpdated(m *protocol.ShardMapUpdate) {
@@ -57,7 +54,7 @@ func (s *Session) mapUpdated(m *protocol.ShardMapUpdate) {
 	}
 	changed := map[sharding.TypeName][]protocol.ShardRecord{}
 	for _, d := range m.Types {
-		if d.NumShards == 0 || d.NumShards > MaxShards {
+		if d.NumShards == 0 || d.NumShards > sharding.MaxShards {
 			continue
 		}
 		t := s.types[d.Type]

@@ -77,7 +77,7 @@ func (c *nothingLost) Observe(f Fact) error {
 			if ch.After.Owner != ch.Before.Owner && !ch.After.Owner.IsZero() {
 				c.owners[ch.Key] = append(c.owners[ch.Key], ownedSince{f.Global, ch.After.Owner})
 			}
-			lost := ch.After.State == protocol.Fenced || f.Entry.Kind == protocol.KindDeregister || f.Entry.Kind == protocol.KindAbortHandOff
+			lost := ch.After.State == protocol.Fenced || f.Entry.Kind == protocol.KindDeregister
 			if lost {
 				c.excuses = append(c.excuses, Disturbed{Global: f.Global, Kind: DisturbedShard, Key: ch.Key})
 			}
@@ -323,7 +323,7 @@ func (c *reasons) unreasonable(a Applied, ch Change) string {
 		if !ch.Before.Owner.IsZero() {
 			return "it had a home"
 		}
-	case protocol.KindCompleteHandOff, protocol.KindAbortHandOff:
+	case protocol.KindCompleteHandOff:
 		if ch.Before.State != protocol.Moving && ch.Before.State != protocol.Fenced {
 			return "no handoff was under way"
 		}
