@@ -15,9 +15,10 @@ type peer struct {
 	asked       *protocol.Register // the last one, answered when the registration commits
 	dropping    bool               // a Deregister is in flight: nothing is acknowledged
 
-	synced bool              // it follows the map from sent on
-	sent   sharding.Revision // of the last update sent
-	sentAt sharding.Instant
+	synced  bool              // it follows the map from sent on
+	sent    sharding.Revision // of the last update sent
+	applied sharding.Revision // that it has told of
+	lacks   sharding.Instant  // since when it has lacked some of what it was sent, without telling of any progress
 
 	settleAt sharding.Instant
 	lapse    sharding.Instant // no acknowledgement, of this or an earlier leader, is good after this
@@ -114,8 +115,11 @@ func (m *Machine) acknowledge(who sharding.Member, w *renewal, ttl int64) {
 	if _, reg := m.state.registered(who); reg == nil || p == nil || p.dropping {
 		return
 	}
-	if w.msg.Applied.Less(p.sent) && w.at.Sub(p.sentAt) > repeatEvery/2 {
-		p.sent = w.msg.Applied // it has had time enough for the last update: that was lost
+	if p.applied.Less(w.msg.Applied) {
+		p.applied, p.lacks = w.msg.Applied, w.at
+	}
+	if w.msg.Applied.Less(p.sent) && w.at.Sub(p.lacks) > repeatEvery/2 {
+		p.sent, p.applied = w.msg.Applied, w.msg.Applied // it has had time enough: an update was lost
 	}
 	m.publishTo(who, p)
 	lapse := w.at.Add(m.counted(ttl))

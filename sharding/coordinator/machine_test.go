@@ -266,6 +266,33 @@ func TestLostUpdateIsSentAgain(t *testing.T) {
 	require.Equal(t, r.m.State().Revision(), out[1].Message.(*protocol.LeaseAck).Revision)
 }
 
+// What is sent meanwhile gives no more time: in a busy cluster there is always something (simulation, seed 89).
+func TestLostUpdateIsSentAgainThoughOthersFollow(t *testing.T) {
+	r := newRig(t, Config{})
+	r.cluster(9, "", "a")
+	before := r.m.State().Revision()
+	r.commit(r.step(Received{From: who("a"), Message: &protocol.Renew{Applied: before}}))
+	r.answer(r.contact("a", 0)) // its update is lost
+	for i := range 4 {
+		r.at = r.at.Add(200 * time.Millisecond)
+		r.answer(r.contact("a", sharding.ShardID(i+1))) // comes, and does not fit
+	}
+	out := of[Send](r.commit(r.step(Received{From: who("a"), Message: &protocol.Renew{Applied: before}})))
+	require.Len(t, out, 2)
+	require.Equal(t, before, out[0].Message.(*protocol.ShardMapUpdate).From)
+
+	// Who makes progress is only slow.
+	since := r.m.State().Revision()
+	for i := range 4 {
+		r.at = r.at.Add(400 * time.Millisecond)
+		now := r.m.State().Revision()
+		r.answer(r.contact("a", sharding.ShardID(i+5)))
+		out = of[Send](r.commit(r.step(Received{From: who("a"), Message: &protocol.Renew{Applied: since}})))
+		require.Len(t, out, 1, "the acknowledgement alone")
+		since = now
+	}
+}
+
 // GetShardHome of several nodes that come together are one allocate call.
 func TestContactsAreOneCall(t *testing.T) {
 	r := newRig(t, Config{})

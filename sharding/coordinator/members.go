@@ -103,7 +103,7 @@ func (m *Machine) sameRegistration(reg *registration, msg *protocol.Register) bo
 func (m *Machine) registered(from sharding.Member, msg *protocol.Register) {
 	p := m.peers[from]
 	p.synced = true
-	p.sent, p.sentAt = msg.Applied, m.at
+	p.sent, p.applied, p.lacks = msg.Applied, msg.Applied, m.at
 	m.registerAck(from, m.refusals(msg))
 	m.publishTo(from, p)
 	serves := map[TypeShard]sharding.Epoch{}

@@ -63,7 +63,10 @@ func (m *Machine) publishTo(who sharding.Member, p *peer) {
 
 // sendMap sends the parts of an update, which receivers share and must not change.
 func (m *Machine) sendMap(who sharding.Member, p *peer, parts []*protocol.ShardMapUpdate) {
-	p.sent, p.sentAt = m.state.revision, m.at
+	if !p.applied.Less(p.sent) {
+		p.lacks = m.at
+	}
+	p.sent = m.state.revision
 	for _, u := range parts {
 		m.send(who, u)
 	}

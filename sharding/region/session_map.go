@@ -38,7 +38,7 @@ func (s *Session) mapUpdated(m *protocol.ShardMapUpdate) {
 	switch {
 	case m.To.Index <= s.revision.Index:
 		return
-	case !m.Full && m.From.Index != s.revision.Index:
+	case !m.Full && m.From.Index > s.revision.Index: // one from further back says all that it says of later changes too
 		if s.now >= s.resyncAt {
 			s.resyncAt = s.now.Add(retryEvery)
 			s.register()
