@@ -14,6 +14,7 @@ type key struct {
 	min, max int64    // of an int, duration (ns), size or rate, both included; max 0: no bounds
 	oneOf    []string // of a text
 	notYet   string   // why any value but the default is refused in this version
+	secret   bool     // never shown, not even when it is wrong
 	sample   string   // TOML that the shipped node.toml gives instead of the default
 	example  string   // TOML shown as a comment, for keys whose default is nothing or this machine's
 }
@@ -79,7 +80,7 @@ var tables = []table{
 				doc: "Address that the others reach this node at, where it is not the one that it listens on. Not available yet."},
 			{name: "join", field: func(c *Config, _ int) any { return &c.Gossip.Join },
 				doc: "Gossip addresses of other nodes, host and port; one that answers is enough. A node that has any never founds a cluster by itself."},
-			{name: "keys", field: func(c *Config, _ int) any { return &c.Gossip.Keys },
+			{name: "keys", field: func(c *Config, _ int) any { return &c.Gossip.Keys }, secret: true,
 				doc: "Keys that encrypt gossip and, without [tls], prove membership on node-to-node connections: base64 of 16, 24 or 32 bytes ('openssl rand -base64 32'). The first encrypts, all decrypt: add the new one last everywhere, move it first everywhere, then drop the old."},
 		},
 	},
@@ -125,9 +126,9 @@ var tables = []table{
 				doc: "Address to listen on: IP or localhost, and port; port 0 takes any that is free."},
 			{name: "insecure_bind", field: func(c *Config, _ int) any { return &c.HTTP.InsecureBind },
 				doc: "Without a token HTTP listens on loopback only. true lifts that: anybody who reaches the port can then do anything."},
-			{name: "tokens.admin", field: func(c *Config, _ int) any { return &c.HTTP.AdminToken },
+			{name: "tokens.admin", field: func(c *Config, _ int) any { return &c.HTTP.AdminToken }, secret: true,
 				doc: "Bearer token that may do everything; at least 16 characters. Empty: that token is off."},
-			{name: "tokens.read", field: func(c *Config, _ int) any { return &c.HTTP.ReadToken },
+			{name: "tokens.read", field: func(c *Config, _ int) any { return &c.HTTP.ReadToken }, secret: true,
 				doc: "Bearer token that may look and change nothing; at least 16 characters. Empty: that token is off."},
 			{name: "max_body", field: func(c *Config, _ int) any { return &c.HTTP.MaxBody }, min: int64(KiB), max: int64(64 * MiB),
 				doc: "Largest body of a request, a message to an entity included. 1KiB to 64MiB."},
