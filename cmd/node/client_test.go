@@ -34,6 +34,7 @@ func TestClientExitCodes(t *testing.T) {
 		{"cluster members --address 127.0.0.1:1", 1},
 		{"cluster members --address x://y", 2},
 		{"cluster members --address http://user@127.0.0.1:1", 2},
+		{"cluster members --token é --address " + server.URL, 2},
 		{"cluster forget --address " + server.URL, 2},
 		{"cluster forget a --address " + server.URL, 1},
 		{"cluster nope", 2},

@@ -41,9 +41,15 @@ func New(address, token string) (*Client, error) {
 	if !strings.Contains(text, "://") {
 		text = "http://" + text
 	}
+	if strings.Contains(address, "@") { // no host has one: it ends a user and a password, which are not for showing
+		return nil, errors.New("the address has a user or password in it: a node knows tokens alone")
+	}
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("address %q is neither host:port nor an http URL", address)
+	}
+	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, errors.New("the token holds spaces, line ends or other characters that no token has")
 	}
 	return &Client{base: strings.TrimRight(u.String(), "/"), token: token, http: &http.Client{
 		// A redirect is never an answer of a node, and would take the token along.
