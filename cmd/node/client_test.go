@@ -42,6 +42,7 @@ func TestClientExitCodes(t *testing.T) {
 		{"entity ask counter " + strings.Repeat("x", 1024) + " {} --address " + server.URL, 0},
 		{"entity ask counter " + strings.Repeat("x", 1025) + " {}", 2},
 		{"entity ask counter a {", 2},
+		{"entity ask counter a -", 2},
 		{"entity ask counter a {} --timeout 1h", 2},
 		{"entity ask nope a {} --address " + server.URL, 1},
 		{"entity tell counter a {} --address " + broken.URL, 1},
@@ -52,7 +53,7 @@ func TestClientExitCodes(t *testing.T) {
 		{"strategy swap counter builtin:hash --address " + broken.URL, 1},
 	} {
 		var out, errs bytes.Buffer
-		code := run(strings.Fields(tc.line), strings.NewReader(""), &out, &errs)
+		code := run(strings.Fields(tc.line), strings.NewReader(`"`+strings.Repeat("x", 5<<20)+`"`), &out, &errs)
 		assert.Equal(t, tc.code, code, "drover %s\n%s", tc.line, errs.String())
 		assert.Equal(t, code == 0, errs.Len() == 0, "drover %s: stderr %q", tc.line, errs.String())
 		assert.NotContains(t, errs.String(), "goroutine")

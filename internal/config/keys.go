@@ -130,8 +130,8 @@ var tables = []table{
 				doc: "Bearer token that may do everything; at least 16 characters. Empty: that token is off."},
 			{name: "tokens.read", field: func(c *Config, _ int) any { return &c.HTTP.ReadToken }, secret: true,
 				doc: "Bearer token that may look and change nothing; at least 16 characters. Empty: that token is off."},
-			{name: "max_body", field: func(c *Config, _ int) any { return &c.HTTP.MaxBody }, min: int64(KiB), max: int64(64 * MiB),
-				doc: "Largest body of a request, a message to an entity included. 1KiB to 64MiB."},
+			{name: "max_body", field: func(c *Config, _ int) any { return &c.HTTP.MaxBody }, min: int64(KiB), max: int64(4 * MiB),
+				doc: "Largest body of a request, a message to an entity included. 1KiB to 4MiB."},
 		},
 	},
 	{
