@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/droverhq/drover/internal/config"
+	"github.com/droverhq/drover/internal/httpapi"
 	"github.com/droverhq/drover/internal/transport"
 	"github.com/droverhq/drover/sharding"
 	"github.com/droverhq/drover/sharding/protocol"
@@ -31,4 +32,37 @@ func TestEveryLegalMessageFitsIntoAFrame(t *testing.T) {
 	assert.ErrorContains(t, cfg.Validate(nil), "http.max_body", "with the byte that names its format it would be too large")
 	cfg.HTTP.MaxBody = 4 * config.MiB
 	assert.NoError(t, cfg.Validate(nil))
+}
+
+// Spec 5.3, 5.4: what an operator mistypes is named for what it is, from any node, and changes nothing.
+func TestMistypedOrders(t *testing.T) {
+	f := newFleet(t)
+	f.start(f.config("a"))
+	f.settled()
+	op := api{f.start(f.config("b")).Node}
+	f.settled()
+	kindOf := func(err error) httpapi.Kind {
+		var p *httpapi.Problem
+		require.ErrorAs(t, err, &p)
+		return p.Kind
+	}
+	assert.Equal(t, httpapi.KindUnknownShard, kindOf(op.MoveShard(t.Context(), "ledger", 100_000, "a")))
+	assert.Equal(t, httpapi.KindUnknownShard, kindOf(op.PinShard(t.Context(), "ledger", 100_000, "a")))
+	assert.Equal(t, httpapi.KindUnknownShard, kindOf(op.PinShard(t.Context(), "ledger", 100_000, "")))
+	_, err := op.Explain(t.Context(), "ledger", 100_000)
+	assert.Equal(t, httpapi.KindUnknownShard, kindOf(err))
+	assert.Equal(t, httpapi.KindUnknownType, kindOf(op.MoveShard(t.Context(), "leger", 1, "a")))
+	assert.Equal(t, httpapi.KindUnknownNode, kindOf(op.MoveShard(t.Context(), "ledger", 1, "z")))
+	assert.Equal(t, httpapi.KindUnknownNode, kindOf(op.PinShard(t.Context(), "ledger", 1, "z")))
+	assert.Equal(t, httpapi.KindUnknownNode, kindOf(op.Drain(t.Context(), "z", true)))
+	assert.Equal(t, httpapi.KindUnknownNode, kindOf(op.Forget(t.Context(), "z")))
+	assert.Equal(t, httpapi.KindConflict, kindOf(op.Forget(t.Context(), "a")))
+
+	v, err := op.Explain(t.Context(), "ledger", 1)
+	require.NoError(t, err)
+	assert.Empty(t, v.Pinned)
+	require.NoError(t, op.PinShard(t.Context(), "ledger", 1, "a"))
+	v, err = op.Explain(t.Context(), "ledger", 1)
+	require.NoError(t, err)
+	assert.Equal(t, "a", string(v.Pinned))
 }

@@ -130,7 +130,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 			s.log.Error("an HTTP handler panicked", "route", label, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			if rec.status == 0 {
-				(&Problem{Kind: KindInternal, Detail: "the node met an error that it did not foresee", Hint: "its log has the cause"}).write(rec)
+				(&Problem{Kind: KindInternal, Detail: "the node met an error that it did not foresee"}).write(rec)
 			}
 		}
 		s.requests.WithLabelValues(label, strconv.Itoa(rec.status)).Inc()
