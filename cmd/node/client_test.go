@@ -2,10 +2,14 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"unicode"
 
 	"github.com/stretchr/testify/assert"
 
@@ -58,6 +62,87 @@ func TestClientExitCodes(t *testing.T) {
 		assert.Equal(t, code == 0, errs.Len() == 0, "drover %s: stderr %q", tc.line, errs.String())
 		assert.NotContains(t, errs.String(), "goroutine")
 	}
+}
+
+// rude is a cluster in which everything that others choose is meant to steer a terminal, or to look like lines of the command's own.
+type rude struct{ *httpapitest.Node }
+
+const escape = "\x1b[2Jx\u009b2J\r\nok\t\x7f"
+
+func (rude) Members(context.Context) (httpapi.MembersView, error) {
+	return httpapi.MembersView{Members: []httpapi.MemberView{{Name: escape, Address: escape, State: escape, Roles: []string{escape}, Zone: escape, Version: escape}}}, nil
+}
+
+func (rude) Leader() (httpapi.LeaderView, bool) {
+	return httpapi.LeaderView{Name: escape, Address: escape}, true
+}
+
+func (rude) Shards(_ context.Context, t sharding.TypeName) (httpapi.ShardsView, error) {
+	return httpapi.ShardsView{Type: escape, NumShards: 1, Shards: []httpapi.ShardView{{Node: escape, State: escape}}, Regions: []httpapi.RegionView{{Node: escape}}}, nil
+}
+
+func (rude) Explain(context.Context, sharding.TypeName, sharding.ShardID) (httpapi.ExplainView, error) {
+	return httpapi.ExplainView{Type: escape, Node: escape, State: escape, Pinned: escape, Cause: escape, Reason: escape, Digest: escape, Verdict: escape, Record: escape}, nil
+}
+
+var rudeStrategy = httpapi.StrategyView{Type: escape, Name: escape, Source: escape, Digest: escape, State: escape}
+
+func (rude) Strategies(context.Context) (httpapi.StrategiesView, error) {
+	return httpapi.StrategiesView{Strategies: []httpapi.StrategyView{rudeStrategy}}, nil
+}
+
+func (rude) Swap(context.Context, httpapi.SwapRequest) (httpapi.StrategyView, error) {
+	return rudeStrategy, nil
+}
+
+// TestTerminals: names, zones and reasons come from other nodes and from strategies, and do not steer a terminal (spec 5.2).
+func TestTerminals(t *testing.T) {
+	server := httptest.NewServer(httpapi.New(config.Default().HTTP, rude{&httpapitest.Node{}}, "v1", slog.New(slog.DiscardHandler)))
+	defer server.Close()
+	for line, lines := range map[string]int{
+		"cluster members": 2, "cluster leader": 1, "cluster shards": 4, "cluster shards --list": 2, "shard explain counter 0": 7,
+		"strategy list": 2, "strategy swap counter builtin:hash": 1, "strategy swap counter builtin:hash --wait 1ms": 2,
+	} {
+		var out, errs bytes.Buffer
+		run(append(strings.Fields(line), "--address", server.URL), strings.NewReader(""), &out, &errs)
+		text := out.String() + errs.String()
+		assert.Contains(t, text, "[2Jx", line)
+		assert.Equal(t, lines, strings.Count(text, "\n"), "%s: %q", line, text)
+		assert.NotContains(t, strings.Map(func(r rune) rune {
+			if unicode.IsControl(r) && r != '\n' {
+				return '!'
+			}
+			return r
+		}, text), "!", line)
+	}
+}
+
+// TestDrainWaits: what --wait says when its time is up, also where the node does not tell (spec 5.3).
+func TestDrainWaits(t *testing.T) {
+	hang := make(chan struct{})
+	answers := httpapi.New(config.Default().HTTP, &httpapitest.Node{}, "v1", slog.New(slog.DiscardHandler))
+	for want, silent := range map[string]int64{
+		"drover: how many shards b still holds was not told within 300ms; the drain goes on\nhint: see where they are: drover cluster shards\n": 1,
+		"drover: b still holds 1 shards after 300ms; the drain goes on\nhint: see where they are: drover cluster shards\n":                      2,
+	} {
+		var asked atomic.Int64
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet && asked.Add(1) >= silent {
+				select {
+				case <-hang:
+				case <-r.Context().Done():
+				}
+				return
+			}
+			answers.ServeHTTP(w, r)
+		}))
+		var out, errs bytes.Buffer
+		code := run([]string{"cluster", "drain", "b", "--wait", "300ms", "--address", server.URL}, strings.NewReader(""), &out, &errs)
+		server.Close()
+		assert.Equal(t, 1, code)
+		assert.Equal(t, want, errs.String())
+	}
+	close(hang)
 }
 
 func TestBar(t *testing.T) {
