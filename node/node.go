@@ -315,6 +315,7 @@ func hasRole(roles []string, role string) bool {
 // shutdown ends an orderly run: drain, hand over leadership, say goodbye. The closers do the rest.
 func (n *Node) shutdown() error {
 	n.stopping.Store(true)
+	n.http.Retire()
 	n.deadline = time.Now().Add(n.cfg.ShutdownTimeout)
 	ctx, cancel := context.WithDeadline(context.Background(), n.deadline)
 	defer cancel()

@@ -1,7 +1,9 @@
 package httpapi_test
 
 import (
+	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -68,5 +70,75 @@ func TestLongAsk(t *testing.T) {
 		body, err := io.ReadAll(r.Body)
 		require.NoError(t, err)
 		assert.Equal(t, 200, r.StatusCode, string(body))
+	})
+}
+
+// TestSlowClients: a head has 10 s and a request one minute to arrive; after that its connection is closed (spec 5.2: time-outs).
+func TestSlowClients(t *testing.T) {
+	for name, tc := range map[string]struct {
+		request string
+		every   time.Duration // between two bytes of what comes after it; 0: nothing does
+		lasts   time.Duration
+		answer  string
+	}{
+		"nothing":          {"", 0, 10 * time.Second, ""},
+		"half a head":      {"POST /entities/counter/a HTTP/1.1\r\nHost: 127.0.0.1\r\n", 0, 10 * time.Second, ""},
+		"a head by bytes":  {"POST /entities/counter/a HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ", time.Second, 10 * time.Second, ""},
+		"half a body":      {"POST /entities/counter/a HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\n{", 0, time.Minute, "HTTP/1.1 400 Bad Request\r\n"},
+		"a body by bytes":  {"POST /entities/counter/a HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\n{", time.Second, time.Minute, "HTTP/1.1 400 Bad Request\r\n"},
+		"a chunked module": {"PUT /cluster/strategies/counter HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n", 0, time.Minute, "HTTP/1.1 400 Bad Request\r\n"},
+		"idle after one":   {"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 0, 2 * time.Minute, "HTTP/1.1 200 OK\r\n"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := &httpapitest.Node{}
+			s, p := open(t, n), newPipes()
+			go s.Serve(p)
+			defer s.Shutdown(t.Context())
+			c, err := p.dial(t.Context(), "", "")
+			require.NoError(t, err)
+			defer c.Close()
+			began := time.Now()
+			go func() {
+				fmt.Fprint(c, tc.request)
+				for tc.every > 0 {
+					time.Sleep(tc.every)
+					if _, err := c.Write([]byte("x")); err != nil {
+						return
+					}
+				}
+			}()
+			got, _ := io.ReadAll(bufio.NewReader(c))
+			assert.InDelta(t, tc.lasts, time.Since(began), float64(time.Second), name)
+			assert.True(t, strings.HasPrefix(string(got), tc.answer), "%s: %q", name, got)
+			assert.Empty(t, n.Told(), name)
+			assert.Empty(t, n.Swaps(), name)
+		})
+	}
+}
+
+// TestRetire: while a node drains it serves on, and each answer closes its connection, so that none is idle when the listener goes (spec 5.1).
+func TestRetire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dials := 0
+		s, p := open(t, &httpapitest.Node{}), newPipes()
+		go s.Serve(p)
+		defer s.Shutdown(t.Context())
+		c := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, a, b string) (net.Conn, error) { dials++; return p.dial(ctx, a, b) }}}
+		post := func() bool {
+			r, err := c.Post("http://127.0.0.1:8080/entities/counter/a", "application/json", strings.NewReader(`{"add":1}`))
+			require.NoError(t, err)
+			defer r.Body.Close()
+			_, err = io.Copy(io.Discard, r.Body)
+			require.NoError(t, err)
+			assert.Equal(t, 200, r.StatusCode)
+			return r.Close
+		}
+		assert.False(t, post())
+		assert.False(t, post())
+		assert.Equal(t, 1, dials)
+		s.Retire()
+		assert.True(t, post())
+		assert.True(t, post())
+		assert.Equal(t, 2, dials)
 	})
 }
