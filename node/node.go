@@ -324,7 +324,9 @@ func (n *Node) shutdown() error {
 	defer cancelDrain()
 	n.drain(drain)
 	var errs []error
-	if err := n.http.Shutdown(ctx); err != nil {
+	answers, cancelAnswers := context.WithDeadline(ctx, n.deadline.Add(-min(n.cfg.ShutdownTimeout/5, 4*time.Second)))
+	defer cancelAnswers()
+	if err := n.http.Shutdown(answers); err != nil {
 		n.log.Warn("requests were cut short", "error", err)
 	}
 	select {
