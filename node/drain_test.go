@@ -18,10 +18,12 @@ import (
 // that failed.
 func TestGoodbyeInSpiteOfAnOpenRequest(t *testing.T) {
 	f := newFleet(t)
-	b := f.start(f.config("b"))
+	c := f.config("b")
+	c.ShutdownTimeout = time.Second // at the end it is alone, without a majority to hand its shards to
+	b := f.start(c)
 	f.settled()
 	b.add(t, accountOn(3), 1)
-	c := f.config("a")
+	c = f.config("a")
 	c.ShutdownTimeout = 5 * time.Second
 	a := f.start(c)
 	f.settled()
