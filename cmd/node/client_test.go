@@ -64,6 +64,31 @@ func TestClientExitCodes(t *testing.T) {
 	}
 }
 
+// Every way in which a node can say no ends in exit code 1 with what is the matter, its kind, and a next step (spec 5.3). Only an entity's own words stand
+// alone.
+func TestEveryProblemEndsInOne(t *testing.T) {
+	kinds := []httpapi.Kind{httpapi.KindBadRequest, httpapi.KindBadEntityID, httpapi.KindBadMessage, httpapi.KindUnauthorized, httpapi.KindForbidden, httpapi.KindForeignOrigin,
+		httpapi.KindNotFound, httpapi.KindUnknownType, httpapi.KindUnknownNode, httpapi.KindUnknownShard, httpapi.KindUnknownModule, httpapi.KindMethodNotAllowed, httpapi.KindConflict,
+		httpapi.KindTooLarge, httpapi.KindEntityError, httpapi.KindRefusedStrategy, httpapi.KindUnavailable, httpapi.KindLeft, httpapi.KindUnknownOutcome, httpapi.KindNotYet, httpapi.KindInternal}
+	for _, k := range kinds {
+		server := httptest.NewServer(httpapi.New(config.Default().HTTP, &httpapitest.Node{Err: &httpapi.Problem{Kind: k, Detail: "what is the matter"}}, "v1", slog.New(slog.DiscardHandler)))
+		for _, line := range []string{"cluster members", "cluster drain b", "cluster pause --json", "shard pin counter 1 a", "strategy list", "strategy swap counter builtin:hash", "entity ask counter a {}", "entity tell counter a {}"} {
+			var out, errs bytes.Buffer
+			code := run(append(strings.Fields(line), "--address", server.URL), strings.NewReader(""), &out, &errs)
+			assert.Equal(t, 1, code, "%s: %s", k, line)
+			assert.Empty(t, out.String(), "%s: %s", k, line)
+			lines := strings.Split(strings.TrimSpace(errs.String()), "\n")
+			assert.Regexp(t, `^drover: what is the matter \([A-Z].+\)$`, lines[0])
+			if k == httpapi.KindEntityError {
+				assert.Len(t, lines, 1, "%s: %s", k, line)
+			} else if assert.Len(t, lines, 2, "%s: %s", k, line) {
+				assert.Regexp(t, `^hint: .+`, lines[1], "%s: %s", k, line)
+			}
+		}
+		server.Close()
+	}
+}
+
 // rude is a cluster in which everything that others choose is meant to steer a terminal, or to look like lines of the command's own.
 type rude struct{ *httpapitest.Node }
 

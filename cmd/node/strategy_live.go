@@ -108,7 +108,7 @@ become so: the time is up, or the strategy before it came back.`,
 	maxFailures := f.Uint32("max-failures", 0, "failures in a row after which the last one that worked comes back")
 	moves := f.Uint32("moves-per-pass", 0, "most moves of one pass")
 	wait := f.Duration("wait", 0, "wait up to this `time` for the strategy to be active")
-	shadow := f.Bool("shadow", false, "run it beside the active one, without effect")
+	shadow := f.Bool("shadow", false, "run it beside the active one, without effect (not available yet)")
 	asJSON := jsonFlag(cmd)
 	return clusterCommand(cmd, func(cmd *cobra.Command, c *client.Client, args []string) error {
 		if *wait < 0 || *wait > 0 && *shadow {

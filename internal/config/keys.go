@@ -120,7 +120,7 @@ var tables = []table{
 	},
 	{
 		name: "http",
-		doc:  "HTTP API, metrics and dashboard.",
+		doc:  "HTTP API and metrics. The dashboard is not available yet.",
 		keys: []key{
 			{name: "address", field: func(c *Config, _ int) any { return &c.HTTP.Address },
 				doc: "Address to listen on: IP or localhost, and port; port 0 takes any that is free."},

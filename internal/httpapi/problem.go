@@ -67,7 +67,7 @@ var kinds = map[Kind]struct {
 	KindUnknownShard:     {http.StatusNotFound, "There is no such shard", "drover cluster shards and GET /cluster/shards say how many there are; they are numbered from 0"},
 	KindUnknownModule:    {http.StatusNotFound, "The cluster has no such module", "send the module itself"},
 	KindMethodNotAllowed: {http.StatusMethodNotAllowed, "The method does not fit the path", "the header Allow lists those that do"},
-	KindConflict:         {http.StatusConflict, "The state of the cluster does not allow it now", "look at the cluster and decide anew: drover cluster members, drover cluster shards"},
+	KindConflict:         {http.StatusConflict, "The state of the cluster does not allow it now", "look at the cluster and decide anew: drover cluster members, cluster shards, strategy list"},
 	KindTooLarge:         {http.StatusRequestEntityTooLarge, "The body is too large", "send less: docs/http.md lists the limits"},
 	KindEntityError:      {http.StatusUnprocessableEntity, "The entity answered with an error", ""},
 	KindRefusedStrategy:  {http.StatusUnprocessableEntity, "The strategy is refused", "the old one goes on; drover strategy check says the same before it is sent"},

@@ -91,7 +91,7 @@ var routes = []route{
 		problems: []Kind{KindUnavailable, KindLeft}, handle: (*Server).strategies},
 	{method: http.MethodPut, pattern: "/cluster/strategies/{type}", access: admin, summary: "Replace the strategy of a type while it runs; a step that fails leaves the old one",
 		query: []param{
-			{name: "shadow", doc: "1: run it beside the active one, without effect", oneOf: []string{"0", "1"}},
+			{name: "shadow", doc: "1: run it beside the active one, without effect (not available yet)", oneOf: []string{"0", "1"}},
 			{name: "source", doc: "where the module is from, for people: builtin:NAME or a file name"},
 		},
 		body: []media{
