@@ -9,14 +9,17 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 	"unicode"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/droverhq/drover/internal/config"
 	"github.com/droverhq/drover/internal/httpapi"
 	"github.com/droverhq/drover/internal/httpapi/httpapitest"
 	"github.com/droverhq/drover/sharding"
+	"github.com/droverhq/drover/strategies"
 )
 
 // TestClientExitCodes: 2 for what the command line got wrong, 1 for what the cluster did not do (spec 5.3).
@@ -87,6 +90,74 @@ func TestEveryProblemEndsInOne(t *testing.T) {
 		}
 		server.Close()
 	}
+}
+
+// TestCommandsReachTheNode: each command asks the node for exactly what its line says (spec 5.3).
+func TestCommandsReachTheNode(t *testing.T) {
+	n := &httpapitest.Node{}
+	server := httptest.NewServer(httpapi.New(config.Default().HTTP, n, "v1", slog.New(slog.DiscardHandler)))
+	defer server.Close()
+	drover := func(line ...string) {
+		var out, errs bytes.Buffer
+		code := run(append(line, "--address", server.URL), strings.NewReader(""), &out, &errs)
+		assert.Equal(t, 0, code, "drover %s\n%s", line, errs.String())
+	}
+	for line, call := range map[string]string{
+		"cluster drain": "drain  true", "cluster drain b": "drain b true", "cluster drain b --undo": "drain b false", "cluster drain --undo": "drain  false",
+		"cluster leave": "leave", "cluster forget c": "forget c", "cluster pause": "pause true", "cluster resume": "pause false",
+		"shard move counter 3 b": "move counter 3 b", "shard pin counter 3 b": "pin counter 3 b", "shard unpin counter 3": "pin counter 3 ",
+	} {
+		before := len(n.Calls())
+		drover(strings.Fields(line)...)
+		assert.Equal(t, []string{call}, n.Calls()[before:], "drover %s", line)
+	}
+
+	drover("entity", "ask", "counter", "a/b", `{"add":2}`, "--idempotency-key", "k1")
+	drover("entity", "tell", "counter", "a/b", `{"add":3}`, "--idempotency-key", "k1")
+	drover("entity", "tell", "counter", "c", `{"add":4}`)
+	told := n.Told()
+	require.Len(t, told, 3)
+	assert.Equal(t, "\x01"+`{"add":2}`, string(told[0].Payload))
+	assert.Equal(t, "\x01"+`{"add":3}`, string(told[1].Payload))
+	assert.Equal(t, "a/b", told[1].Entity)
+	assert.False(t, told[0].Command.Client.IsZero())
+	assert.Equal(t, told[0].Command, told[1].Command, "one key is one command")
+	assert.Zero(t, told[2].Command)
+
+	drover("strategy", "swap", "counter", "builtin:hash", "--strategy-config", `{"a":1}`, "--fuel", "20000", "--budget", "50ms", "--memory", "1MiB", "--max-failures", "2", "--moves-per-pass", "9")
+	drover("strategy", "swap", "counter", "builtin:hash")
+	drover("strategy", "swap", "counter", "sha256:"+strings.Repeat("ab", 32), "--shadow")
+	drover("strategy", "swap", "counter", "--budget", "50ms")
+	swaps := n.Swaps()
+	require.Len(t, swaps, 4)
+	hash, _, _ := strategies.Builtin("hash")
+	assert.Equal(t, hash, swaps[0].Module)
+	assert.JSONEq(t, `{"a":1}`, string(swaps[0].Config))
+	l := swaps[0].Limits
+	require.NotNil(t, l)
+	assert.Equal(t, []any{uint64(20000), int64(50), uint64(1 << 20), uint32(2), uint32(9)}, []any{*l.Fuel, *l.BudgetMillis, *l.Memory, *l.MaxFailures, *l.MovesPerPass})
+	assert.Equal(t, httpapi.SwapRequest{Type: "counter", Module: hash, Source: "builtin:hash"}, swaps[1])
+	assert.True(t, swaps[2].Shadow)
+	assert.Equal(t, byte(0xab), swaps[2].Digest[31])
+	assert.Nil(t, swaps[2].Module)
+	ms := int64(50)
+	assert.Equal(t, httpapi.SwapRequest{Type: "counter", Limits: &httpapi.Limits{BudgetMillis: &ms}}, swaps[3])
+}
+
+// TestAskTimeout: the node is told how long to wait, and that is how long it does.
+func TestAskTimeout(t *testing.T) {
+	var left time.Duration
+	n := &httpapitest.Node{OnAsk: func(ctx context.Context, _ httpapi.Message) ([]byte, error) {
+		deadline, _ := ctx.Deadline()
+		left = time.Until(deadline)
+		return nil, context.DeadlineExceeded
+	}}
+	server := httptest.NewServer(httpapi.New(config.Default().HTTP, n, "v1", slog.New(slog.DiscardHandler)))
+	defer server.Close()
+	var out, errs bytes.Buffer
+	assert.Equal(t, 1, run([]string{"entity", "ask", "counter", "a", "{}", "--timeout", "4m", "--address", server.URL}, strings.NewReader(""), &out, &errs))
+	assert.Contains(t, errs.String(), `drover: "a" answered not within 4m0s; the message may have been handled`)
+	assert.InDelta(t, 4*time.Minute, left, float64(time.Minute))
 }
 
 // rude is a cluster in which everything that others choose is meant to steer a terminal, or to look like lines of the command's own.

@@ -96,9 +96,9 @@ func TestSlowClients(t *testing.T) {
 			defer s.Shutdown(t.Context())
 			c, err := p.dial(t.Context(), "", "")
 			require.NoError(t, err)
-			defer c.Close()
-			began := time.Now()
+			began, written := time.Now(), make(chan struct{})
 			go func() {
+				defer close(written)
 				fmt.Fprint(c, tc.request)
 				for tc.every > 0 {
 					time.Sleep(tc.every)
@@ -108,6 +108,7 @@ func TestSlowClients(t *testing.T) {
 				}
 			}()
 			got, _ := io.ReadAll(bufio.NewReader(c))
+			defer func() { c.Close(); <-written }()
 			assert.InDelta(t, tc.lasts, time.Since(began), float64(time.Second), name)
 			assert.True(t, strings.HasPrefix(string(got), tc.answer), "%s: %q", name, got)
 			assert.Empty(t, n.Told(), name)
