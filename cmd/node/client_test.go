@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -128,8 +130,12 @@ func TestCommandsReachTheNode(t *testing.T) {
 	drover("strategy", "swap", "counter", "builtin:hash")
 	drover("strategy", "swap", "counter", "sha256:"+strings.Repeat("ab", 32), "--shadow")
 	drover("strategy", "swap", "counter", "--budget", "50ms")
+	own := filepath.Join(t.TempDir(), "own.wasm")
+	require.NoError(t, os.WriteFile(own, []byte("\x00asm"), 0o600))
+	drover("strategy", "swap", "counter", own)
 	swaps := n.Swaps()
-	require.Len(t, swaps, 4)
+	require.Len(t, swaps, 5)
+	assert.Equal(t, httpapi.SwapRequest{Type: "counter", Module: []byte("\x00asm"), Source: "own.wasm"}, swaps[4])
 	hash, _, _ := strategies.Builtin("hash")
 	assert.Equal(t, hash, swaps[0].Module)
 	assert.JSONEq(t, `{"a":1}`, string(swaps[0].Config))
@@ -250,6 +256,12 @@ func TestBar(t *testing.T) {
 	} {
 		assert.Equal(t, tc.want, bar(tc.n, tc.most))
 	}
+}
+
+func TestExplanationOfAShardWithoutAHome(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, printExplanation(&b, httpapi.ExplainView{Type: "counter", Shard: 3, State: "unassigned", Pinned: "b"}))
+	assert.Equal(t, "counter 3: without a home (unassigned), epoch 0\n  pinned to  b\n", b.String())
 }
 
 func TestUnits(t *testing.T) {
