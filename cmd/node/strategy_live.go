@@ -106,7 +106,7 @@ become so: the time is up, or the strategy before it came back.`,
 	budget := f.String("budget", "", "most `time` of one call, such as 100ms")
 	memory := f.String("memory", "", "most memory, a `size` such as 16MiB")
 	maxFailures := f.Uint32("max-failures", 0, "failures in a row after which the last one that worked comes back")
-	moves := f.Uint32("moves-per-pass", 0, "most moves of one pass")
+	moves := f.Uint32("moves-per-pass", 0, "most shards on the move at once")
 	wait := f.Duration("wait", 0, "wait up to this `time` for the strategy to be active")
 	shadow := f.Bool("shadow", false, "run it beside the active one, without effect (not available yet)")
 	asJSON := jsonFlag(cmd)
