@@ -502,7 +502,7 @@ func (n *Node) forget(ctx context.Context, name sharding.NodeID, leaving bool) e
 		seen = true
 		if m.Status == cluster.Up && !leaving {
 			return &httpapi.Problem{Kind: httpapi.KindConflict, Detail: fmt.Sprintf("node %q is up", name),
-				Hint: "only a dead node is forgotten; a live one leaves: drover cluster leave --address <its HTTP address>"}
+				Hint: "only a dead node is forgotten, and one that has just died shows as failed after some seconds; a live one leaves: drover cluster leave --address <its HTTP address>"}
 		}
 	}
 	if !leaving {
