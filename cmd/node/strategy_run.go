@@ -205,7 +205,7 @@ func (f *runFlags) readInput(stdin io.Reader) (*snapshotfile.File, error) {
 		data, err = readFile(f.input, maxInputBytes)
 	}
 	if err != nil {
-		return nil, err
+		return nil, withHint(err, "--input names a file with a snapshot, or - for standard input; 'drover strategy run --help' shows one")
 	}
 	file, err := snapshotfile.Parse(data)
 	if err != nil {
