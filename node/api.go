@@ -106,7 +106,7 @@ const statsPatience = time.Second
 func (a api) Shards(ctx context.Context, t sharding.TypeName) (httpapi.ShardsView, error) {
 	n := a.n
 	if n.stopping.Load() {
-		return httpapi.ShardsView{}, &httpapi.Problem{Kind: httpapi.KindLeft, Detail: "this node is leaving the cluster: its map is old", Hint: "ask another node"}
+		return httpapi.ShardsView{}, &httpapi.Problem{Kind: httpapi.KindLeft, Detail: "this node is leaving the cluster: its map is old"}
 	}
 	shards, numShards, rev := n.data.Map(t)
 	if numShards == 0 {

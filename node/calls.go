@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -157,6 +158,8 @@ func problemOf(a coordinator.Answer) error {
 		kind = httpapi.KindUnknownNode
 	case coordinator.CodeUnknownType:
 		kind = httpapi.KindUnknownType
+	case coordinator.CodeUnknownShard:
+		kind = httpapi.KindUnknownShard
 	case coordinator.CodeUnavailable, coordinator.CodeNoCluster:
 		kind = httpapi.KindUnavailable
 	}
@@ -400,6 +403,9 @@ func (n *Node) operate(ctx context.Context, op operation) error {
 	case opMove:
 		req = coordinator.MoveShard{Type: op.Type, Shard: op.Shard, To: op.Node}
 	case opPin:
+		if op.Node != "" && !n.knows(op.Node) { // such a pin would do nothing, and look like one that holds
+			return &httpapi.Problem{Kind: httpapi.KindUnknownNode, Detail: fmt.Sprintf("there is no node %q to pin a shard to", op.Node)}
+		}
 		req = coordinator.PinShard{Type: op.Type, Shard: op.Shard, Node: op.Node}
 	case opForget, opLeave:
 		err := n.forget(ctx, op.Node, op.Op == opLeave)
@@ -473,6 +479,11 @@ func (n *Node) withoutHost(drained sharding.NodeID) (types []sharding.TypeName) 
 	return types
 }
 
+// knows says whether gossip has a member of that name, away or not.
+func (n *Node) knows(name sharding.NodeID) bool {
+	return slices.ContainsFunc(n.memberList(), func(m cluster.Member) bool { return m.Name == name })
+}
+
 // forget takes a node's raft server out; a node that is not leaving by itself must be gone, and its regions are dropped too.
 func (n *Node) forget(ctx context.Context, name sharding.NodeID, leaving bool) error {
 	var server *protocol.PutServer
@@ -491,12 +502,12 @@ func (n *Node) forget(ctx context.Context, name sharding.NodeID, leaving bool) e
 		seen = true
 		if m.Status == cluster.Up && !leaving {
 			return &httpapi.Problem{Kind: httpapi.KindConflict, Detail: fmt.Sprintf("node %q is up", name),
-				Hint: "only a dead node is forgotten; a live one leaves: drover cluster leave --address <its HTTP address>"}
+				Hint: "only a dead node is forgotten, and one that has just died shows as failed after some seconds; a live one leaves: drover cluster leave --address <its HTTP address>"}
 		}
 	}
 	if !leaving {
 		if name == n.self.Node || !seen && server == nil {
-			return &httpapi.Problem{Kind: httpapi.KindUnknownNode, Detail: fmt.Sprintf("there is no node %q to forget", name), Hint: "drover cluster members lists them"}
+			return &httpapi.Problem{Kind: httpapi.KindUnknownNode, Detail: fmt.Sprintf("there is no node %q to forget", name)}
 		}
 		a, err := n.request(ctx, coordinator.ForgetNode{Node: name})
 		if err != nil {

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -9,8 +10,43 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/sharding"
 )
+
+// Spec 5.1: a request that nobody answers, as an ask of five minutes may be, does not take the time of the goodbye: the others see a node that left, not one
+// that failed.
+func TestGoodbyeInSpiteOfAnOpenRequest(t *testing.T) {
+	f := newFleet(t)
+	c := f.config("b")
+	c.ShutdownTimeout = time.Second // at the end it is alone, without a majority to hand its shards to
+	b := f.start(c)
+	f.settled()
+	b.add(t, accountOn(3), 1)
+	c = f.config("a")
+	c.ShutdownTimeout = 5 * time.Second
+	a := f.start(c)
+	f.settled()
+	require.Eventually(t, func() bool { return a.home(3).Owner == b.self }, patience, poll)
+
+	ended := make(chan error, 1)
+	go func() {
+		r, err := http.Post("http://"+a.addr.HTTP+"/entities/ledger/"+accountOn(3)+"?timeout=5m", "application/json", strings.NewReader(`{"Account":"x","Do":"never"}`))
+		if err == nil {
+			r.Body.Close()
+		}
+		ended <- err
+	}()
+	require.Eventually(t, func() bool { return a.data.Counters().Asks.Load() == 1 }, patience, poll)
+	require.NoError(t, f.stop(a))
+	require.Error(t, <-ended)
+	assert.NotEmpty(t, a.log.lines("requests were cut short"))
+	assert.Empty(t, a.log.lines("no time is left for a goodbye"))
+	require.Eventually(t, func() bool {
+		m := b.memberList()
+		return len(m) == 2 && m[0].Status == cluster.Left
+	}, patience, poll)
+}
 
 // A drain with nobody to drain to is carried out, warned of, and named as the cause where somebody then waits for a home in vain. What an operator has
 // changed is in the log, and a pause in the metrics.

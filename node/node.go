@@ -315,6 +315,7 @@ func hasRole(roles []string, role string) bool {
 // shutdown ends an orderly run: drain, hand over leadership, say goodbye. The closers do the rest.
 func (n *Node) shutdown() error {
 	n.stopping.Store(true)
+	n.http.Retire()
 	n.deadline = time.Now().Add(n.cfg.ShutdownTimeout)
 	ctx, cancel := context.WithDeadline(context.Background(), n.deadline)
 	defer cancel()
@@ -323,7 +324,9 @@ func (n *Node) shutdown() error {
 	defer cancelDrain()
 	n.drain(drain)
 	var errs []error
-	if err := n.http.Shutdown(ctx); err != nil {
+	answers, cancelAnswers := context.WithDeadline(ctx, n.deadline.Add(-min(n.cfg.ShutdownTimeout/5, 4*time.Second)))
+	defer cancelAnswers()
+	if err := n.http.Shutdown(answers); err != nil {
 		n.log.Warn("requests were cut short", "error", err)
 	}
 	select {

@@ -45,7 +45,7 @@ func (n *Node) swap(ctx context.Context, r httpapi.SwapRequest) error {
 			wasm, err = n.fetchModule(ctx, *r.Digest)
 		}
 		if err != nil {
-			return &httpapi.Problem{Kind: httpapi.KindUnknownModule, Detail: err.Error(), Hint: "send the module itself"}
+			return &httpapi.Problem{Kind: httpapi.KindUnknownModule, Detail: err.Error()}
 		}
 	case spec.Digest == ([32]byte{}):
 		return &httpapi.Problem{Kind: httpapi.KindConflict, Detail: fmt.Sprintf("%s has no strategy module at present: the built-in hash gives homes, which has no configuration and no limits", r.Type),
@@ -114,7 +114,7 @@ func refusal(err error) error {
 	if !errors.As(err, &refused) {
 		return &httpapi.Problem{Kind: httpapi.KindUnavailable, Detail: "the module could not be examined, the old strategy stays: " + err.Error()}
 	}
-	p := &httpapi.Problem{Kind: httpapi.KindRefusedStrategy, Detail: refused.Error(), Hint: "drover strategy check says the same before it is sent"}
+	p := &httpapi.Problem{Kind: httpapi.KindRefusedStrategy, Detail: refused.Error()}
 	for _, f := range refused.Findings {
 		p.Findings = append(p.Findings, httpapi.Finding{Rule: string(f.Rule), Severity: string(f.Severity), Message: f.Message, Fix: f.Fix, Offset: f.Offset})
 	}

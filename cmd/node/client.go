@@ -37,7 +37,7 @@ func (f *clientFlags) open() (*client.Client, error) {
 	}
 	c, err := client.New(address, token)
 	if err != nil {
-		return nil, usageError(err, "write it as "+client.DefaultAddress+", in --address or DROVER_ADDRESS")
+		return nil, usageError(err, "write the address as "+client.DefaultAddress+", in --address or DROVER_ADDRESS, and the token as it is, in --token or DROVER_TOKEN")
 	}
 	return c, nil
 }

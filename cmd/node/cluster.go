@@ -32,10 +32,14 @@ func newClusterCommand() *cobra.Command {
 	)
 }
 
-// table writes aligned columns.
+// table writes aligned columns. What stands in them comes from other nodes, from strategies and from whoever is in gossip: nothing of it may steer a
+// terminal.
 func table(w io.Writer, rows func(row func(cells ...string))) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	rows(func(cells ...string) {
+		for i := range cells {
+			cells[i] = client.Printable(cells[i])
+		}
 		fmt.Fprintln(t, strings.TrimRight(strings.Join(cells, "\t"), "\t "))
 	})
 	return t.Flush()
@@ -96,7 +100,7 @@ func newLeaderCommand() *cobra.Command {
 		if *asJSON {
 			return writeJSON(cmd.OutOrStdout(), v)
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s at %s, term %d\n", v.Name, v.Address, v.Term)
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), client.Printable(fmt.Sprintf("%s at %s, term %d", v.Name, v.Address, v.Term)))
 		return err
 	})
 }
@@ -161,7 +165,7 @@ func drawShards(w io.Writer, v httpapi.ShardsView) error {
 	if away := int(v.NumShards) - len(v.Shards); away > 0 {
 		parts = append(parts, fmt.Sprintf("%d without a home", away))
 	}
-	fmt.Fprintf(w, "%s: %d shards: %s; revision %s\n", v.Type, v.NumShards, strings.Join(parts, ", "), v.Revision)
+	fmt.Fprintf(w, "%s: %d shards: %s; revision %s\n", client.Printable(string(v.Type)), v.NumShards, strings.Join(parts, ", "), v.Revision)
 
 	hosts := slices.DeleteFunc(slices.Clone(v.Regions), func(r httpapi.RegionView) bool { return r.Proxy })
 	if len(hosts) == 0 {
@@ -249,23 +253,33 @@ func waitDrained(cmd *cobra.Command, c *client.Client, node string, limit time.D
 	defer cancel()
 	show := progressOf(cmd.ErrOrStderr())
 	defer show.end()
-	for first := -1; ; {
+	left, first := -1, -1
+	timeUp := func() error {
+		text := fmt.Sprintf("%s still holds %d shards after %s", node, left, limit)
+		if left < 0 {
+			text = fmt.Sprintf("how many shards %s still holds was not told within %s", node, limit)
+		}
+		return withHint(errors.New(text+"; the drain goes on"), "see where they are: drover cluster shards")
+	}
+	for {
 		v, err := c.Members(ctx)
-		if err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return timeUp()
+		case err != nil:
 			return err
 		}
 		i := slices.IndexFunc(v.Members, func(m httpapi.MemberView) bool { return m.Name == sharding.NodeID(node) })
 		if i < 0 || v.Members[i].Shards == 0 {
 			return nil
 		}
-		left := v.Members[i].Shards
-		if first < 0 {
+		if left = v.Members[i].Shards; first < 0 {
 			first = left
 		}
 		show.at(max(0, first-left), first, "shards handed over")
 		select {
 		case <-ctx.Done():
-			return withHint(fmt.Errorf("%s still holds %d shards after %s; the drain goes on", node, left, limit), "see where they are: drover cluster shards")
+			return timeUp()
 		case <-time.After(drainPoll):
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/droverhq/drover/sharding"
 )
 
-// maxMessage is above every http.max_body: the node says what is too large.
-const maxMessage = 65 << 20
+// maxMessage is the largest http.max_body; of less, the node says what is too large.
+const maxMessage = 4 << 20
 
 func newEntityCommand() *cobra.Command {
 	return newGroup("entity", "Talk to entities",
@@ -36,8 +36,11 @@ func message(cmd *cobra.Command, args []string) (typ, id string, body []byte, er
 		return "", "", nil, usageError(errors.New("the type is empty"), "name a [[type]] of node.toml")
 	}
 	if args[2] == "-" {
-		if body, err = readUpTo(cmd.InOrStdin(), "standard input", maxMessage); err != nil {
+		if body, err = readUpTo(cmd.InOrStdin(), "standard input", maxMessage+1); err != nil {
 			return "", "", nil, err
+		}
+		if len(body) > maxMessage {
+			return "", "", nil, usageError(fmt.Errorf("the message has more than %d bytes: no node takes that much", maxMessage), "send it in parts")
 		}
 	}
 	var v json.RawMessage

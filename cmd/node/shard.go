@@ -60,7 +60,7 @@ func printExplanation(w io.Writer, v httpapi.ExplainView) error {
 	if v.Node == "" {
 		where = "without a home (" + v.State + ")"
 	}
-	fmt.Fprintf(w, "%s %d: %s, epoch %d\n", v.Type, v.Shard, where, v.Epoch)
+	fmt.Fprintln(w, client.Printable(fmt.Sprintf("%s %d: %s, epoch %d", v.Type, v.Shard, where, v.Epoch)))
 	return table(w, func(row func(...string)) {
 		decided := short(v.Digest)
 		if decided == "" && v.Cause != "" {

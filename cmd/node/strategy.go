@@ -64,8 +64,12 @@ func readModule(arg string) ([]byte, error) {
 		return wasm, nil
 	}
 	wasm, err := readFile(arg, host.MaxModuleBytes+1)
-	if _, _, known := strategies.Builtin(arg); known && errors.Is(err, fs.ErrNotExist) {
-		err = withHint(err, fmt.Sprintf("the built-in strategy is %s%s", builtinPrefix, arg))
+	if errors.Is(err, fs.ErrNotExist) {
+		hint := fmt.Sprintf("name a .wasm file, or a strategy that the program carries: %s%s", builtinPrefix, strings.Join(strategies.Names(), ", "+builtinPrefix))
+		if _, _, known := strategies.Builtin(arg); known {
+			hint = fmt.Sprintf("the built-in strategy is %s%s", builtinPrefix, arg)
+		}
+		err = withHint(err, hint)
 	}
 	return wasm, err
 }

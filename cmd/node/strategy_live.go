@@ -106,9 +106,9 @@ become so: the time is up, or the strategy before it came back.`,
 	budget := f.String("budget", "", "most `time` of one call, such as 100ms")
 	memory := f.String("memory", "", "most memory, a `size` such as 16MiB")
 	maxFailures := f.Uint32("max-failures", 0, "failures in a row after which the last one that worked comes back")
-	moves := f.Uint32("moves-per-pass", 0, "most moves of one pass")
+	moves := f.Uint32("moves-per-pass", 0, "most shards on the move at once")
 	wait := f.Duration("wait", 0, "wait up to this `time` for the strategy to be active")
-	shadow := f.Bool("shadow", false, "run it beside the active one, without effect")
+	shadow := f.Bool("shadow", false, "run it beside the active one, without effect (not available yet)")
 	asJSON := jsonFlag(cmd)
 	return clusterCommand(cmd, func(cmd *cobra.Command, c *client.Client, args []string) error {
 		if *wait < 0 || *wait > 0 && *shadow {
@@ -160,20 +160,25 @@ become so: the time is up, or the strategy before it came back.`,
 // nameOf is what a strategy calls itself, or where it is from until that is known.
 func nameOf(v httpapi.StrategyView) string { return orDash(cmp.Or(v.Name, v.Source)) }
 
+// whatOf names a strategy on a terminal.
+func whatOf(v httpapi.StrategyView) string {
+	return client.Printable(fmt.Sprintf("%s (%s)", nameOf(v), short(v.Digest)))
+}
+
 // swapped says how a swap stands.
 func swapped(v httpapi.StrategyView, shadow bool) string {
-	what := fmt.Sprintf("%s (%s)", nameOf(v), short(v.Digest))
+	typ, what := client.Printable(string(v.Type)), whatOf(v)
 	switch {
 	case shadow:
-		return fmt.Sprintf("%s shadows with %s", v.Type, what)
+		return fmt.Sprintf("%s shadows with %s", typ, what)
 	case v.State == httpapi.StrategyPreparing:
-		return fmt.Sprintf("%s: %s is recorded and is being prepared; drover strategy list shows when it is active", v.Type, what)
+		return fmt.Sprintf("%s: %s is recorded and is being prepared; drover strategy list shows when it is active", typ, what)
 	case v.State == httpapi.StrategyMissing:
-		return fmt.Sprintf("%s: %s is recorded, and its module cannot be had at present; drover strategy list shows when it is active", v.Type, what)
+		return fmt.Sprintf("%s: %s is recorded, and its module cannot be had at present; drover strategy list shows when it is active", typ, what)
 	case v.State == httpapi.StrategyReverted:
-		return fmt.Sprintf("%s runs %s again: the one asked for failed", v.Type, what)
+		return fmt.Sprintf("%s runs %s again: the one asked for failed", typ, what)
 	}
-	return fmt.Sprintf("%s runs %s", v.Type, what)
+	return fmt.Sprintf("%s runs %s", typ, what)
 }
 
 // swapPoll is how often a waiting swap looks.
@@ -186,14 +191,14 @@ func waitActive(ctx context.Context, c *client.Client, asked httpapi.StrategyVie
 	for v := asked; ; {
 		switch {
 		case v.Digest != asked.Digest, v.State == httpapi.StrategyReverted:
-			return v, withHint(fmt.Errorf("%s (%s) is not active: %s runs %s (%s)", nameOf(asked), short(asked.Digest), v.Type, nameOf(v), short(v.Digest)),
+			return v, withHint(fmt.Errorf("%s is not active: %s runs %s", whatOf(asked), client.Printable(string(v.Type)), whatOf(v)),
 				"it failed or was replaced; the log of the node that leads says which")
 		case v.State == httpapi.StrategyActive:
 			return v, nil
 		}
 		select {
 		case <-ctx.Done():
-			return v, withHint(fmt.Errorf("%s (%s) is still %s after %s", nameOf(v), short(v.Digest), v.State, limit), "it may become active later: drover strategy list")
+			return v, withHint(fmt.Errorf("%s is still %s after %s", whatOf(v), client.Printable(v.State.String()), limit), "it may become active later: drover strategy list")
 		case <-time.After(swapPoll):
 		}
 		list, err := c.Strategies(ctx)

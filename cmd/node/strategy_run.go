@@ -205,7 +205,7 @@ func (f *runFlags) readInput(stdin io.Reader) (*snapshotfile.File, error) {
 		data, err = readFile(f.input, maxInputBytes)
 	}
 	if err != nil {
-		return nil, err
+		return nil, withHint(err, "--input names a file with a snapshot, or - for standard input; 'drover strategy run --help' shows one")
 	}
 	file, err := snapshotfile.Parse(data)
 	if err != nil {
@@ -246,6 +246,7 @@ func (r *runRequest) run(ctx context.Context, rt *host.Runtime) (*runResult, err
 		return nil, err
 	}
 	slices.Sort(times)
+	res.Repeat = len(times) // not what was asked for, should the two ever differ
 	rec := first.Record
 	res.log = rec.Log
 	res.Verdict, res.Fuel, res.MemoryPages, res.TimeUs = rec.Verdict, rec.Fuel, rec.Pages, times[len(times)/2].Microseconds()

@@ -16,8 +16,8 @@ var version string
 // Info describes a build. Revision is the commit, empty when the toolchain recorded none.
 type Info struct {
 	Version  string `json:"version"`
-	Revision string `json:"revision,omitempty"`
-	Modified bool   `json:"modified,omitempty"`
+	Revision string `json:"revision"` // empty: not known
+	Modified bool   `json:"modified"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }

@@ -41,9 +41,15 @@ func New(address, token string) (*Client, error) {
 	if !strings.Contains(text, "://") {
 		text = "http://" + text
 	}
+	if strings.Contains(address, "@") { // no host has one: it ends a user and a password, which are not for showing
+		return nil, errors.New("the address has a user or password in it: a node knows tokens alone")
+	}
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("address %q is neither host:port nor an http URL", address)
+	}
+	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, errors.New("the token holds spaces, line ends or other characters that no token has")
 	}
 	return &Client{base: strings.TrimRight(u.String(), "/"), token: token, http: &http.Client{
 		// A redirect is never an answer of a node, and would take the token along.
@@ -60,17 +66,17 @@ type Error struct{ httpapi.Body }
 // Error gives what is the matter here (the detail), then what kind of problem that is (the title), then one line a finding.
 func (e *Error) Error() string {
 	var b strings.Builder
-	b.WriteString(printable(cmp.Or(e.Detail, e.Title)))
+	b.WriteString(Printable(cmp.Or(e.Detail, e.Title)))
 	if len(e.Known) > 0 {
-		b.WriteString("; there is " + printable(strings.Join(e.Known, ", ")))
+		b.WriteString("; there is " + Printable(strings.Join(e.Known, ", ")))
 	}
 	if e.Detail != "" {
-		b.WriteString(" (" + printable(e.Title) + ")")
+		b.WriteString(" (" + Printable(e.Title) + ")")
 	}
 	for _, f := range e.Findings {
-		b.WriteString("\n  " + printable(f.Severity+": "+f.Rule+": "+f.Message))
+		b.WriteString("\n  " + Printable(f.Severity+": "+f.Rule+": "+f.Message))
 		if f.Fix != "" {
-			b.WriteString("\n    fix: " + printable(f.Fix))
+			b.WriteString("\n    fix: " + Printable(f.Fix))
 		}
 	}
 	return b.String()
@@ -82,7 +88,7 @@ func (e *Error) Kind() httpapi.Kind {
 }
 
 // Hint gives the next step; it may be empty.
-func (e *Error) Hint() string { return printable(e.Body.Hint) }
+func (e *Error) Hint() string { return Printable(e.Body.Hint) }
 
 // UnreachableError says that no node answered.
 type UnreachableError struct {
@@ -170,7 +176,7 @@ func (c *Client) do(ctx context.Context, r request) ([]byte, error) {
 }
 
 func (c *Client) foreign(what string) error {
-	return fmt.Errorf("%s does not answer like a node of Drover (%s)", c.base, printable(what))
+	return fmt.Errorf("%s does not answer like a node of Drover (%s)", c.base, Printable(what))
 }
 
 // get decodes the answer of a GET.
@@ -189,8 +195,8 @@ func decode[T any](c *Client, body []byte) (v T, err error) {
 	return v, nil
 }
 
-// printable keeps control characters of others out of a terminal.
-func printable(s string) string {
+// Printable keeps control characters of others out of a terminal.
+func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r

@@ -30,9 +30,26 @@ func TestAddresses(t *testing.T) {
 		require.NoError(t, err, address)
 		assert.Equal(t, want, c.Address())
 	}
-	for _, address := range []string{"", "http://", "ftp://a", "http://a?x=1", "http://a#x", "http://secret@a", "a b", "://"} {
+	for _, address := range []string{"", "http://", "ftp://a", "http://a?x=1", "http://a#x", "a b", "://"} {
 		_, err := client.New(address, "")
 		assert.ErrorContains(t, err, "neither host:port nor an http URL", "%q", address)
+	}
+}
+
+// TestSecretsStayOutOfErrors: neither a password in an address nor a broken token is shown (spec 5.2).
+func TestSecretsStayOutOfErrors(t *testing.T) {
+	for _, tc := range []struct{ address, token, says string }{
+		{"http://hunter2@a", "", "user or password"},
+		{"http://me:hunter2@a:8080", "", "user or password"},
+		{"me:hunter2@a:8080", "", "user or password"},
+		{"http://me:hunter2@a b", "", "user or password"},
+		{"http://a", "hunter2\n", "the token holds"},
+		{"http://a", "Bearer hunter2", "the token holds"},
+		{"http://a", "hünter2", "the token holds"},
+	} {
+		_, err := client.New(tc.address, tc.token)
+		require.ErrorContains(t, err, tc.says, "%q", tc)
+		assert.NotContains(t, err.Error(), "nter2")
 	}
 }
 

@@ -122,6 +122,12 @@ func TestEveryKeyIsExplained(t *testing.T) {
 			if strings.Contains(k.doc, "Not available yet") {
 				assert.NotEmpty(t, k.notYet, path)
 			}
+			if k.notYet != "" {
+				assert.Contains(t, table.doc+k.doc, "ot available yet", path)
+			}
+			if k.max != 0 && k.notYet == "" && table.notYet == "" {
+				assert.Contains(t, k.doc, bounds(k.field(sampleConfig(), 0), k.min, k.max), path)
+			}
 		}
 	}
 }
@@ -136,7 +142,7 @@ func TestLayers(t *testing.T) {
 			"DROVER_GOSSIP_BIND=127.0.0.1:2001", "DROVER_HTTP_ADDRESS=127.0.0.1:2003", "DROVER_GOSSIP_JOIN=10.0.0.1:1, [::1]:2",
 			"DROVER_CAPACITY=250", "DROVER_TRANSPORT_INSECURE_BIND=true", "DROVER_TYPE_COUNTER_STRATEGY=builtin:rendezvous",
 			"DROVER_PORT=tcp://10.0.0.1:7946", "DROVER_SERVICE_HOST=10.0.0.1", "DROVER_HTTP_PORT_8080_TCP_ADDR=10.0.0.2", // Kubernetes
-			"DROVER_GOSSIP_BIN=x",
+			"DROVER_GOSSIP_BIN=x", `DROVER_TAGS={ row = "2" }`,
 		},
 		Set: []string{"http.address=127.0.0.1:3003", "name=7", `type.counter.config={ a = 1 }`, "type.counter.config.b.c=1979-05-27", "tags.rack=r7"},
 	})
@@ -149,7 +155,7 @@ func TestLayers(t *testing.T) {
 	assert.Equal(t, 250, c.Capacity)
 	assert.True(t, c.Transport.InsecureBind)
 	assert.Equal(t, "7", c.Name, "a text may look like a number")
-	assert.Equal(t, map[string]string{"rack": "r7"}, c.Tags)
+	assert.Equal(t, map[string]string{"rack": "r7", "row": "2"}, c.Tags)
 	assert.Equal(t, "builtin:rendezvous", c.Types[0].Strategy)
 	assert.Equal(t, map[string]any{"a": int64(1), "b": map[string]any{"c": "1979-05-27"}}, c.Types[0].Config)
 	assert.Equal(t, []string{`DROVER_GOSSIP_BIN is set and names no key of node.toml (did you mean "DROVER_GOSSIP_BIND"?)`}, c.Warnings())

@@ -38,7 +38,7 @@ func TestBadFiles(t *testing.T) {
 		{"text for truth", "[transport]\ninsecure_bind = \"true\"\n", `node.toml:2:17: transport.insecure_bind: want true or false, got a text, "true"`},
 		{"text for list", "roles = \"compute\"\n", `node.toml:1:9: roles: want a list of texts, got a text, "compute"`},
 		{"element of a list", "roles = [\n  \"a\", # one\n  2,\n]\n", `node.toml:3:3: roles[1]: want a text in quotes, got a whole number, 2`},
-		{"value for table", "gossip = 3\n", `node.toml:1:10: gossip: want a table, [gossip], got a whole number, 3`},
+		{"value for table", "gossip = 3\n", `node.toml:1:10: gossip: want a table, [gossip], got a whole number`},
 		{"table for list of tables", "[type]\nname = \"x\"\n", `node.toml:1:1: type: want a list of tables, [[type]], got a table`},
 		{"list of no tables", "type = [1]\n", `node.toml:1:9: type[0]: want a table, [[type]], got a whole number, 1` + "\n" + `node.toml:1:9: type[0].entity: not set (one of counter)` + "\n" + `node.toml:1:9: type[0].name: must not be empty`},
 		{"tag", "[tags]\nrack = 7\n", `node.toml:2:8: tags.rack: want a text in quotes, got a whole number, 7`},
@@ -101,6 +101,13 @@ func TestBadFiles(t *testing.T) {
 		{"key no base64", "[gossip]\nkeys = [\"hunter2!\"]\n", `node.toml:2:9: gossip.keys[0]: key 1 is not base64`},
 		{"key length", "[gossip]\nkeys = [\"AAAA\"]\n", `node.toml:2:9: gossip.keys[0]: key 1 is 3 bytes long (want 16, 24 or 32)`},
 		{"short token", "[http]\ntokens.read = \"hunter2\"\n", `node.toml:2:15: http.tokens.read: want at least 16 characters of printable ASCII without spaces, or nothing`},
+		{"token in the place of the table", "[http]\ntokens = \"hunter2hunter2hunter2\"\n", `node.toml:2:10: http.tokens: want a table, [http.tokens], got a text`},
+		{"token without quotes", "[http]\ntokens.admin = hunter2hunter2hunter2\n", `node.toml:2:16: not TOML, at or after http.tokens.admin: what stands there may be a secret and is not shown (texts need quotes)`},
+		{"token of letters alone", "[http]\ntokens = { admin = hunter }\n", `node.toml:2:20: not TOML, at or after http.tokens.admin: what stands there may be a secret and is not shown (texts need quotes)`},
+		{"token of digits", "[http]\ntokens.read = 0x12345678901234567890\n", `node.toml:2:15: not TOML, at or after http.tokens.read: what stands there may be a secret and is not shown (texts need quotes)`},
+		{"mistyped key of a secret", "[gossip]\nkey = [ hunter ]\n", `node.toml:2:9: not TOML, at or after gossip.key: what stands there may be a secret and is not shown (texts need quotes)`},
+		{"key without quotes", "[gossip]\nkeys = [\n  hunter,\n]\n", `node.toml:3:3: not TOML, at or after gossip.keys: what stands there may be a secret and is not shown (texts need quotes)`},
+		{"after a secret", "[gossip]\nkeys = []\n[transport]\nbind = local\n", `node.toml:4:8: not TOML: expected value but found "local" instead`},
 		{"one token for both", "[http]\ntokens = { admin = \"0123456789abcdef\", read = \"0123456789abcdef\" }\n", `node.toml:2:47: http.tokens.read: is the same as http.tokens.admin: whoever may look could do everything`},
 
 		// Not yet.
@@ -121,7 +128,7 @@ func TestBadFiles(t *testing.T) {
 			require.Error(t, err)
 			assert.Nil(t, c)
 			assert.Equal(t, tc.want, err.Error())
-			assert.NotContains(t, err.Error(), "hunter2")
+			assert.NotContains(t, err.Error(), "hunter")
 		})
 	}
 }
@@ -140,7 +147,10 @@ func TestBadLayers(t *testing.T) {
 		{"below a value", nil, []string{"zone.x=1"}, `--set zone.x: unknown key: zone has no keys below it`},
 		{"no value", nil, []string{"zone"}, `--set zone: want key=value, such as gossip.bind=127.0.0.1:7946`},
 		{"no key", nil, []string{"=1"}, `--set not a dotted key`},
-		{"secret behind a broken key", nil, []string{"http tokens=hunter2"}, `--set http tokens: want key=value, such as gossip.bind=127.0.0.1:7946`},
+		{"secret behind a broken key", nil, []string{"http tokens=hunter2"}, `--set http: want key=value, such as gossip.bind=127.0.0.1:7946`},
+		{"secret behind a colon", nil, []string{"http.tokens.admin:hunter2"}, `--set http.tokens.admin: want key=value, such as gossip.bind=127.0.0.1:7946`},
+		{"secret behind a space", nil, []string{"http.tokens.admin hunter2"}, `--set http.tokens.admin: want key=value, such as gossip.bind=127.0.0.1:7946`},
+		{"secret in a table that does not parse", nil, []string{`http={tokens={admin="hunter2"`}, `--set http: want a table, [http], got a text`},
 		{"bare word for a number", nil, []string{"capacity=many"}, `--set capacity: want a whole number, got a text, "many"`},
 		{"bad value", nil, []string{"sharding.settle=1"}, `--set sharding.settle: "1" is not a duration (want a number and a unit: "2s", "100ms", "1m30s")`},
 		{"newline", nil, []string{"capacity=1\nzone=2"}, `--set capacity: want a whole number, got a text, "1\nzone=2"`},

@@ -14,6 +14,7 @@ type key struct {
 	min, max int64    // of an int, duration (ns), size or rate, both included; max 0: no bounds
 	oneOf    []string // of a text
 	notYet   string   // why any value but the default is refused in this version
+	secret   bool     // never shown, not even when it is wrong
 	sample   string   // TOML that the shipped node.toml gives instead of the default
 	example  string   // TOML shown as a comment, for keys whose default is nothing or this machine's
 }
@@ -58,7 +59,7 @@ var tables = []table{
 			{name: "zone", field: func(c *Config, _ int) any { return &c.Zone },
 				doc: "Failure domain, told to strategies. Empty: none."},
 			{name: "capacity", field: func(c *Config, _ int) any { return &c.Capacity }, min: 1, max: 1_000_000,
-				doc: "Share of the load that this node should get, told to strategies as its weight; 100 is one unit."},
+				doc: "Share of the load that this node should get, told to strategies as its weight; 100 is one unit. 1 to 1_000_000."},
 		},
 	},
 	{
@@ -79,7 +80,7 @@ var tables = []table{
 				doc: "Address that the others reach this node at, where it is not the one that it listens on. Not available yet."},
 			{name: "join", field: func(c *Config, _ int) any { return &c.Gossip.Join },
 				doc: "Gossip addresses of other nodes, host and port; one that answers is enough. A node that has any never founds a cluster by itself."},
-			{name: "keys", field: func(c *Config, _ int) any { return &c.Gossip.Keys },
+			{name: "keys", field: func(c *Config, _ int) any { return &c.Gossip.Keys }, secret: true,
 				doc: "Keys that encrypt gossip and, without [tls], prove membership on node-to-node connections: base64 of 16, 24 or 32 bytes ('openssl rand -base64 32'). The first encrypts, all decrypt: add the new one last everywhere, move it first everywhere, then drop the old."},
 		},
 	},
@@ -112,25 +113,25 @@ var tables = []table{
 		doc:  "The replicated log in which ownership of shards is decided.",
 		keys: []key{
 			{name: "bootstrap_expect", field: func(c *Config, _ int) any { return &c.Raft.BootstrapExpect }, min: 1, max: 1000,
-				doc: "How many nodes a new cluster starts with; types with place = \"eager\" wait for as many. Safe to keep at 1 where gossip.join is set."},
+				doc: "How many nodes a new cluster starts with; types with place = \"eager\" wait for as many. Safe to keep at 1 where gossip.join is set. 1 to 1000."},
 			{name: "heartbeat_timeout", field: func(c *Config, _ int) any { return &c.Raft.HeartbeatTimeout }, min: int64(50 * time.Millisecond), max: int64(time.Minute),
 				doc: "Silence of the leader after which the others elect a new one. 50ms to 1m; shorter is quicker to recover and easier to upset."},
 		},
 	},
 	{
 		name: "http",
-		doc:  "HTTP API, metrics and dashboard.",
+		doc:  "HTTP API and metrics. The dashboard is not available yet.",
 		keys: []key{
 			{name: "address", field: func(c *Config, _ int) any { return &c.HTTP.Address },
 				doc: "Address to listen on: IP or localhost, and port; port 0 takes any that is free."},
 			{name: "insecure_bind", field: func(c *Config, _ int) any { return &c.HTTP.InsecureBind },
 				doc: "Without a token HTTP listens on loopback only. true lifts that: anybody who reaches the port can then do anything."},
-			{name: "tokens.admin", field: func(c *Config, _ int) any { return &c.HTTP.AdminToken },
+			{name: "tokens.admin", field: func(c *Config, _ int) any { return &c.HTTP.AdminToken }, secret: true,
 				doc: "Bearer token that may do everything; at least 16 characters. Empty: that token is off."},
-			{name: "tokens.read", field: func(c *Config, _ int) any { return &c.HTTP.ReadToken },
+			{name: "tokens.read", field: func(c *Config, _ int) any { return &c.HTTP.ReadToken }, secret: true,
 				doc: "Bearer token that may look and change nothing; at least 16 characters. Empty: that token is off."},
-			{name: "max_body", field: func(c *Config, _ int) any { return &c.HTTP.MaxBody }, min: int64(KiB), max: int64(64 * MiB),
-				doc: "Largest body of a request, a message to an entity included. 1KiB to 64MiB."},
+			{name: "max_body", field: func(c *Config, _ int) any { return &c.HTTP.MaxBody }, min: int64(KiB), max: int64(4 * MiB),
+				doc: "Largest body of a request, a message to an entity included. 1KiB to 4MiB."},
 		},
 	},
 	{
@@ -148,7 +149,7 @@ var tables = []table{
 			{name: "lease_ttl", field: func(c *Config, _ int) any { return &c.Sharding.LeaseTTL }, min: int64(300 * time.Millisecond), max: int64(5 * time.Minute),
 				doc: "How long a node serves its shards without word from the coordinator; renewed at a third. Takes effect through the replicated state. 300ms to 5m, and more than raft.heartbeat_timeout."},
 			{name: "buffer_messages", field: func(c *Config, _ int) any { return &c.Sharding.BufferMessages }, min: 1, max: 100_000_000,
-				doc: "Most messages that a node keeps for shards on the move or without a home; beyond it they are dead letters."},
+				doc: "Most messages that a node keeps for shards on the move or without a home; beyond it they are dead letters. 1 to 100_000_000."},
 			{name: "buffer_bytes", field: func(c *Config, _ int) any { return &c.Sharding.BufferBytes }, min: int64(KiB), max: int64(1024 * GiB),
 				doc: "Most bytes of such messages. 1KiB to 1TiB."},
 		},
@@ -195,15 +196,15 @@ var tables = []table{
 			{name: "signing_keys", field: func(c *Config, i int) any { return &c.Types[i].SigningKeys }, notYet: "strategies are not checked for signatures",
 				doc: "Ed25519 public keys, base64, one of which must have signed the strategy. Not available yet."},
 			{name: "fuel", field: func(c *Config, i int) any { return &c.Types[i].Fuel }, min: 10_000, max: 1_000_000_000_000,
-				doc: "Most work of one call of the strategy, in units of about one wasm operator. 10_000 to 1_000_000_000_000."},
+				doc: "Most work of one call of the strategy, in units of about one wasm operator. 10000 to 1_000_000_000_000."},
 			{name: "budget", field: func(c *Config, i int) any { return &c.Types[i].Budget }, min: int64(time.Millisecond), max: int64(time.Minute),
 				doc: "Most time of one call. A call that takes longer decides nothing. 1ms to 1m."},
 			{name: "memory", field: func(c *Config, i int) any { return &c.Types[i].Memory }, min: int64(64 * KiB), max: int64(64 * MiB),
 				doc: "Most memory of the strategy, a multiple of 64KiB. 64KiB to 64MiB."},
 			{name: "max_failures", field: func(c *Config, i int) any { return &c.Types[i].MaxFailures }, min: 1, max: 1000,
-				doc: "Failures in a row (trap, fuel, wrong answer) after which the last strategy that worked comes back."},
+				doc: "Failures in a row (trap, fuel, wrong answer) after which the last strategy that worked comes back. 1 to 1000."},
 			{name: "moves_per_pass", field: func(c *Config, i int) any { return &c.Types[i].MovesPerPass }, min: 1, max: 1_000_000,
-				doc: "Most shards on the move at once, whatever the strategy asks for."},
+				doc: "Most shards on the move at once, whatever the strategy asks for. 1 to 1_000_000."},
 			{name: "persistence", field: func(c *Config, i int) any { return &c.Types[i].Persistence }, notYet: stateNot,
 				oneOf: []string{string(PersistMemory), string(PersistEmbedded), string(PersistPostgres)},
 				doc:   "Where entities keep their state: memory (lost on a move or restart). embedded and postgres are not available yet."},

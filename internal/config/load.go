@@ -157,6 +157,9 @@ func syntaxError(file, doc string, err error) *Error {
 		out.Message = "not TOML: " + pe.Message
 		out.Line, out.Col = max(1, pe.Position.Line), max(1, pe.Position.Col)
 		if start := pe.Position.Start; start >= 0 && start <= len(doc) {
+			if path := lastKey(doc[:start]); path != "" && schema().at(path).secret() { // the library quotes what it stumbles over
+				out.Message = "not TOML, at or after " + path + ": what stands there may be a secret and is not shown (texts need quotes)"
+			}
 			s := scanner{doc: doc}
 			if p := s.position(start); p.line == out.Line { // counts characters, the library counts bytes
 				out.Col = p.col
@@ -229,6 +232,34 @@ func (n *node) child(name string) *node {
 	return n.children[name]
 }
 
+// secret says whether a key at or below this level holds a secret.
+func (n *node) secret() bool {
+	if n.key != nil {
+		return n.key.secret
+	}
+	for _, child := range n.children {
+		if child.secret() {
+			return true
+		}
+	}
+	return false
+}
+
+// at finds the level that a path leads to, as far as the key table goes: what stands deeper is of that level too.
+func (n *node) at(path string) *node {
+	for rest := path; rest != "" && n.key == nil; {
+		var part string
+		part, rest, _ = strings.Cut(rest, ".")
+		part, _, _ = strings.Cut(part, "[")
+		child := n.children[part]
+		if child == nil {
+			break
+		}
+		n = child
+	}
+	return n
+}
+
 // apply puts a value where the tree says. i is the element of the [[table]] that path lies in.
 func (l *loader) apply(n *node, v any, path string, i int) {
 	if n.key != nil {
@@ -248,7 +279,11 @@ func (l *loader) apply(n *node, v any, path string, i int) {
 		if name, _, element := strings.Cut(path, "["); element {
 			header = "[[" + name + "]]"
 		}
-		l.fail(path, wrongType("a table, "+header, v).message, false)
+		got := describe(v)
+		if n.secret() { // tokens = "…": what stands there is a token
+			got = kind(v)
+		}
+		l.fail(path, "want a table, "+header+", got "+got, false)
 		return
 	}
 	for _, name := range sortedKeys(m) {
@@ -411,8 +446,10 @@ func (l *loader) flag(arg string) {
 	s := scanner{doc: arg}
 	parts := s.key()
 	if s.peek() != '=' {
-		// The value may be a secret even if the key is broken: show nothing of it.
-		arg, _, _ = strings.Cut(arg, "=")
+		// What follows may be a secret, whatever is meant to part it from the key: show nothing of it.
+		if end := strings.IndexFunc(arg, func(r rune) bool { return !isBare(r) && r != '.' }); end >= 0 {
+			arg = arg[:end]
+		}
 		bad(`want key=value, such as gossip.bind=127.0.0.1:7946`)
 		return
 	}

@@ -24,6 +24,17 @@ func locate(doc string) map[string]spot {
 	return s.spots
 }
 
+// lastKey is the path of the value that a document breaks off in, or before; empty if it is none.
+func lastKey(doc string) string {
+	path, last := "", position{}
+	for p, s := range locate(doc) {
+		if at := s.value; at.line > last.line || at.line == last.line && (at.col > last.col || at.col == last.col && len(p) > len(path)) {
+			path, last = p, at
+		}
+	}
+	return path
+}
+
 type scanner struct {
 	doc    string
 	at     int

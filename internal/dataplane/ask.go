@@ -71,7 +71,7 @@ func (p *Plane) Start(ctx context.Context, t sharding.TypeName, id string) error
 }
 
 func (p *Plane) ask(ctx context.Context, t sharding.TypeName, id string, payload []byte, mode protocol.Mode, command protocol.Command) ([]byte, error) {
-	s, err := p.route(t, id)
+	s, err := p.route(t, id, payload)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +190,7 @@ func (e *said) Unwrap() error { return e.sentinel }
 
 // Tell sends a payload to an entity and forgets it. command identifies a retry; it may be zero.
 func (p *Plane) Tell(t sharding.TypeName, id string, payload []byte, command protocol.Command) error {
-	s, err := p.route(t, id)
+	s, err := p.route(t, id, payload)
 	if err != nil {
 		return err
 	}
@@ -201,9 +201,13 @@ func (p *Plane) Tell(t sharding.TypeName, id string, payload []byte, command pro
 	return nil
 }
 
-func (p *Plane) route(t sharding.TypeName, id string) (*shell, error) {
+// route finds the region of a message. What no other node could be sent is refused whoever has the shard: it may move.
+func (p *Plane) route(t sharding.TypeName, id string, payload []byte) (*shell, error) {
 	if err := sharding.CheckEntityID(id); err != nil {
 		return nil, err
+	}
+	if len(payload) > protocol.MaxPayload {
+		return nil, fmt.Errorf("%w: it has %d bytes, at most %d are legal", sharding.ErrBadMessage, len(payload), protocol.MaxPayload)
 	}
 	s, err := p.region(t)
 	if err == nil && !s.hosts && !p.hosted(t) {

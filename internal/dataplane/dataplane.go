@@ -418,6 +418,9 @@ func (p *Plane) refuse(d *protocol.Deliver, status protocol.Status, why string) 
 
 func (p *Plane) reply(to sharding.Member, r protocol.Reply) {
 	if to == p.cfg.Session.Self {
+		if len(r.Payload) > protocol.MaxPayload { // as it would be from another node
+			r = lost(r, fmt.Errorf("at most %d are legal", protocol.MaxPayload))
+		}
 		p.asks.end(r)
 		return
 	}
@@ -434,12 +437,18 @@ func (p *Plane) reply(to sharding.Member, r protocol.Reply) {
 // its time-out: the outcome is unknown to it.
 func (p *Plane) replyLost(to sharding.Member, r protocol.Reply, cause error) {
 	p.counts.SendErrors.Add(1)
-	why := fmt.Sprintf("the entity has handled the message, but its answer of %d bytes could not be sent: %v", len(r.Payload), cause)
-	frame, err := protocol.AppendFrame(nil, &protocol.Reply{Ask: r.Ask, Status: protocol.StatusFailed, Payload: []byte(why)})
+	instead := lost(r, cause)
+	frame, err := protocol.AppendFrame(nil, &instead)
 	if err == nil && r.Status == protocol.StatusOK {
 		err = p.cfg.Sender.SendData(to, frame)
 	}
 	p.cfg.Logger.Debug("a reply could not be sent", "to", to, "bytes", len(r.Payload), "error", cause, "told", err == nil && r.Status == protocol.StatusOK)
+}
+
+// lost is what an asker gets in the place of an answer that cannot be sent.
+func lost(r protocol.Reply, cause error) protocol.Reply {
+	why := fmt.Sprintf("the entity has handled the message, but its answer of %d bytes could not be sent: %v", len(r.Payload), cause)
+	return protocol.Reply{Ask: r.Ask, Status: protocol.StatusFailed, Payload: []byte(why)}
 }
 
 func (p *Plane) letter(d *protocol.Deliver, why string) {

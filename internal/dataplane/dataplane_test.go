@@ -173,6 +173,27 @@ func TestAnswerThatCannotBeSent(t *testing.T) {
 	assert.Contains(t, failed.Text, "has handled the message, but its answer of 2 bytes could not be sent: too large")
 }
 
+// Spec 2.4: what a message and its answer may hold does not depend on where the entity is at present.
+func TestSizesAreTheSameEverywhere(t *testing.T) {
+	w := newWorld(t, "a", "b")
+	most := make([]byte, protocol.MaxPayload)
+	most[0] = byte(sharding.FormatJSON)
+	for _, n := range w.all() {
+		_, err := n.Ask(t.Context(), "t", "e", append(most, ' '), protocol.Command{})
+		assert.ErrorIs(t, err, sharding.ErrBadMessage)
+		assert.ErrorContains(t, err, "5242881 bytes, at most 5242880 are legal")
+		assert.ErrorIs(t, n.Tell("t", "e", append(most, ' '), protocol.Command{}), sharding.ErrBadMessage)
+		_, err = n.Ask(t.Context(), "t", "e", most, protocol.Command{}) // zeros: it has come to the entity
+		assert.ErrorContains(t, err, "invalid character")
+
+		ask, ch := n.asks.begin()
+		n.reply(n.self, protocol.Reply{Ask: ask, Payload: append(most, ' ')})
+		r := <-ch
+		assert.Equal(t, protocol.StatusFailed, r.Status)
+		assert.Equal(t, "the entity has handled the message, but its answer of 5242881 bytes could not be sent: at most 5242880 are legal", string(r.Payload))
+	}
+}
+
 // Spec 2.4: the deadline of the context bounds an Ask; the outcome is unknown then.
 func TestDeadlines(t *testing.T) {
 	w := newWorld(t, "a")

@@ -54,7 +54,7 @@ func (g guard) check(r *http.Request, need access) *Problem {
 	case !(isRead && g.hasRead):
 		return &Problem{Kind: KindUnauthorized, Detail: "the token is not known", Hint: "use the token of http.tokens in this node's configuration"}
 	case need == admin:
-		return &Problem{Kind: KindForbidden, Detail: "the read token may change nothing", Hint: "use the admin token"}
+		return &Problem{Kind: KindForbidden, Detail: "the read token may change nothing"}
 	}
 	return nil
 }
@@ -64,8 +64,7 @@ func (g guard) check(r *http.Request, need access) *Problem {
 func (g guard) checkSite(r *http.Request) *Problem {
 	if g.loopback {
 		if host := hostOf(r.Host); !isLoopback(host) && !strings.EqualFold(host, g.host) {
-			return &Problem{Kind: KindForeignOrigin, Detail: "without a token this node answers to loopback addresses alone, not to " + quote(r.Host),
-				Hint: "use http://127.0.0.1 or http://localhost, or set http.tokens.admin"}
+			return &Problem{Kind: KindForeignOrigin, Detail: "without a token this node answers to loopback addresses alone, not to " + quote(r.Host)}
 		}
 	}
 	for _, origin := range r.Header.Values("Origin") {

@@ -56,8 +56,7 @@ func (s *Server) entity(c *call) error {
 	defer cancel()
 	reply, err := s.node.Ask(ctx, m)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &Problem{Kind: KindUnknownOutcome, Detail: fmt.Sprintf("%s answered not within %s; the message may have been handled", quote(m.Entity), timeout),
-			Hint: "look first, or send it again with the same Idempotency-Key"}
+		return &Problem{Kind: KindUnknownOutcome, Detail: fmt.Sprintf("%s answered not within %s; the message may have been handled", quote(m.Entity), timeout)}
 	}
 	if err != nil {
 		return s.withTypes(m.Type, err)

@@ -69,6 +69,16 @@ func TestNodeErrors(t *testing.T) {
 	}
 }
 
+// TestEveryProblemNamesTheNextStep: of its own, or that of its kind (spec 5.3). Only an entity's own words stand alone.
+func TestEveryProblemNamesTheNextStep(t *testing.T) {
+	for _, k := range httpapi.Kinds() {
+		p := problem(t, send(open(t, &httpapitest.Node{Err: &httpapi.Problem{Kind: k, Detail: "x"}}), "POST", "/cluster/pause", ""))
+		assert.Equal(t, k == httpapi.KindEntityError, p.Hint == "", k)
+		p = problem(t, send(open(t, &httpapitest.Node{Err: &httpapi.Problem{Kind: k, Detail: "x", Hint: "y"}}), "POST", "/cluster/pause", ""))
+		assert.Equal(t, "y", p.Hint, k)
+	}
+}
+
 // TestNoLeader is an answer, not a fault.
 func TestNoLeader(t *testing.T) {
 	w := send(open(t, &httpapitest.Node{NoLeader: true}), "GET", "/cluster/leader", "")

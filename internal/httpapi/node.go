@@ -101,11 +101,10 @@ type MemberState string
 
 // The states.
 const (
-	MemberUp          MemberState = "up"
-	MemberUnreachable MemberState = "unreachable" // suspected; keeps its shards until its lease lapses
-	MemberDraining    MemberState = "draining"    // up, and its shards move away
-	MemberFailed      MemberState = "failed"
-	MemberLeft        MemberState = "left"
+	MemberUp       MemberState = "up"
+	MemberDraining MemberState = "draining" // up, and its shards move away
+	MemberFailed   MemberState = "failed"   // not heard of; it keeps its shards until its lease lapses
+	MemberLeft     MemberState = "left"
 )
 
 func (s MemberState) String() string { return string(s) }
@@ -261,7 +260,7 @@ type ReadyView struct {
 
 // Condition is one condition for serving. Why says what is missing.
 type Condition struct {
-	Name string `json:"name"` // stable: joined, raft, regions, …
+	Name string `json:"name"` // stable: joined, leader, regions, lease, serving
 	OK   bool   `json:"ok"`
 	Why  string `json:"why,omitempty"`
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,39 +48,41 @@ const typePrefix = "urn:drover:problem:"
 // Type is the problem's type, an URI.
 func (k Kind) Type() string { return typePrefix + string(k) }
 
-// kinds gives each kind its status and title.
+// kinds gives each kind its status and title, and the next step that is named where a problem names none of its own. What an entity answers is
+// between it and whoever asked.
 var kinds = map[Kind]struct {
 	status int
 	title  string
+	hint   string
 }{
-	KindBadRequest:       {http.StatusBadRequest, "The request is not understood"},
-	KindBadEntityID:      {http.StatusBadRequest, "The entity id is empty or too long"},
-	KindBadMessage:       {http.StatusBadRequest, "The entity does not know this message"},
-	KindUnauthorized:     {http.StatusUnauthorized, "A token is needed"},
-	KindForbidden:        {http.StatusForbidden, "The token may only look"},
-	KindForeignOrigin:    {http.StatusForbidden, "The request comes from another site"},
-	KindNotFound:         {http.StatusNotFound, "There is nothing here"},
-	KindUnknownType:      {http.StatusNotFound, "No node hosts this type"},
-	KindUnknownNode:      {http.StatusNotFound, "There is no such node"},
-	KindUnknownShard:     {http.StatusNotFound, "There is no such shard"},
-	KindUnknownModule:    {http.StatusNotFound, "The cluster has no such module"},
-	KindMethodNotAllowed: {http.StatusMethodNotAllowed, "The method does not fit the path"},
-	KindConflict:         {http.StatusConflict, "The state of the cluster does not allow it now"},
-	KindTooLarge:         {http.StatusRequestEntityTooLarge, "The body is too large"},
-	KindEntityError:      {http.StatusUnprocessableEntity, "The entity answered with an error"},
-	KindRefusedStrategy:  {http.StatusUnprocessableEntity, "The strategy is refused"},
-	KindUnavailable:      {http.StatusServiceUnavailable, "Not done; try again"},
-	KindLeft:             {http.StatusServiceUnavailable, "This node has left the cluster"},
-	KindUnknownOutcome:   {http.StatusGatewayTimeout, "No answer in time; it may have been done"},
-	KindNotYet:           {http.StatusNotImplemented, "Not available yet"},
-	KindInternal:         {http.StatusInternalServerError, "A fault of this node"},
+	KindBadRequest:       {http.StatusBadRequest, "The request is not understood", "GET /openapi.json describes every request"},
+	KindBadEntityID:      {http.StatusBadRequest, "The entity id is empty or too long", "an id has 1 to 1 024 bytes: use a hash of a longer one"},
+	KindBadMessage:       {http.StatusBadRequest, "The entity does not know this message", `correct the message, or take another Idempotency-Key: a counter takes {"add":n} and {"get":true}`},
+	KindUnauthorized:     {http.StatusUnauthorized, "A token is needed", "send Authorization: Bearer …, with a token of http.tokens"},
+	KindForbidden:        {http.StatusForbidden, "The token may only look", "use the admin token"},
+	KindForeignOrigin:    {http.StatusForbidden, "The request comes from another site", "use http://127.0.0.1 or http://localhost, or set http.tokens.admin"},
+	KindNotFound:         {http.StatusNotFound, "There is nothing here", "GET /openapi.json lists what there is"},
+	KindUnknownType:      {http.StatusNotFound, "No node hosts this type", "use one that there is, or add a [[type]] to node.toml"},
+	KindUnknownNode:      {http.StatusNotFound, "There is no such node", "drover cluster members and GET /cluster/members list the nodes"},
+	KindUnknownShard:     {http.StatusNotFound, "There is no such shard", "drover cluster shards and GET /cluster/shards say how many there are; they are numbered from 0"},
+	KindUnknownModule:    {http.StatusNotFound, "The cluster has no such module", "send the module itself"},
+	KindMethodNotAllowed: {http.StatusMethodNotAllowed, "The method does not fit the path", "the header Allow lists those that do"},
+	KindConflict:         {http.StatusConflict, "The state of the cluster does not allow it now", "look at the cluster and decide anew: drover cluster members, cluster shards, strategy list"},
+	KindTooLarge:         {http.StatusRequestEntityTooLarge, "The body is too large", "send less: docs/http.md lists the limits"},
+	KindEntityError:      {http.StatusUnprocessableEntity, "The entity answered with an error", ""},
+	KindRefusedStrategy:  {http.StatusUnprocessableEntity, "The strategy is refused", "the old one goes on; drover strategy check says the same before it is sent"},
+	KindUnavailable:      {http.StatusServiceUnavailable, "Not done; try again", "it was surely not done: send it again"},
+	KindLeft:             {http.StatusServiceUnavailable, "This node has left the cluster", "ask another node"},
+	KindUnknownOutcome:   {http.StatusGatewayTimeout, "No answer in time; it may have been done", "look first, or send it again with the same Idempotency-Key"},
+	KindNotYet:           {http.StatusNotImplemented, "Not available yet", "leave it out: a later version can do it"},
+	KindInternal:         {http.StatusInternalServerError, "A fault of this node", "its log has the cause"},
 }
 
 // Problem is an error for the client: an application/problem+json body (RFC 9457). A Node returns it to choose the answer.
 type Problem struct {
 	Kind   Kind
 	Detail string // one sentence that names the thing; shown to the client, so nothing secret
-	Hint   string // the next step to take
+	Hint   string // the next step to take; empty: that of the kind
 	// Findings say why a module is refused.
 	Findings []Finding
 	// Known lists what there is, where the detail names what is not.
@@ -131,12 +134,11 @@ func problemOf(err error) *Problem {
 	case errors.Is(err, sharding.ErrBadMessage):
 		return &Problem{Kind: KindBadMessage, Detail: err.Error()}
 	case errors.Is(err, sharding.ErrUnavailable):
-		return &Problem{Kind: KindUnavailable, Detail: err.Error(), Hint: "it was surely not done: send it again"}
+		return &Problem{Kind: KindUnavailable, Detail: err.Error()}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return &Problem{Kind: KindUnknownOutcome, Detail: "no answer came within the request's time",
-			Hint: "it may have been done: look first, or send it again with the same Idempotency-Key"}
+		return &Problem{Kind: KindUnknownOutcome, Detail: "no answer came within the request's time: it may have been done"}
 	}
-	return &Problem{Kind: KindInternal, Detail: "the node met an error that it did not foresee", Hint: "its log has the cause"}
+	return &Problem{Kind: KindInternal, Detail: "the node met an error that it did not foresee"}
 }
 
 // write sends the problem.
@@ -158,7 +160,7 @@ func (p *Problem) write(w http.ResponseWriter) {
 	if p.allow != "" {
 		h.Set("Allow", p.allow)
 	}
-	b, err := json.Marshal(Body{Type: p.Kind.Type(), Title: k.title, Status: k.status, Detail: p.Detail, Hint: p.Hint, Findings: p.Findings, Known: p.Known})
+	b, err := json.Marshal(Body{Type: p.Kind.Type(), Title: k.title, Status: k.status, Detail: p.Detail, Hint: cmp.Or(p.Hint, k.hint), Findings: p.Findings, Known: p.Known})
 	if err != nil { // text, numbers and slices of them: cannot be
 		b = []byte(`{}`)
 	}

@@ -91,7 +91,7 @@ var routes = []route{
 		problems: []Kind{KindUnavailable, KindLeft}, handle: (*Server).strategies},
 	{method: http.MethodPut, pattern: "/cluster/strategies/{type}", access: admin, summary: "Replace the strategy of a type while it runs; a step that fails leaves the old one",
 		query: []param{
-			{name: "shadow", doc: "1: run it beside the active one, without effect", oneOf: []string{"0", "1"}},
+			{name: "shadow", doc: "1: run it beside the active one, without effect (not available yet)", oneOf: []string{"0", "1"}},
 			{name: "source", doc: "where the module is from, for people: builtin:NAME or a file name"},
 		},
 		body: []media{
@@ -158,14 +158,14 @@ func match(method, escaped string) (*route, params, error) {
 		return nil, nil, &Problem{Kind: KindBadEntityID, Detail: "the path is not /entities/{type}/{id}",
 			Hint: "the id is one segment: write a slash in it as %2F, an empty one does not exist"}
 	}
-	return nil, nil, &Problem{Kind: KindNotFound, Detail: "there is no " + quote(escaped), Hint: "GET /openapi.json lists what there is"}
+	return nil, nil, &Problem{Kind: KindNotFound, Detail: "there is no " + quote(escaped)}
 }
 
 // split takes an escaped path apart. There is at least one segment.
 func split(escaped string) ([]string, error) {
 	rest, ok := strings.CutPrefix(escaped, "/")
 	if !ok {
-		return nil, &Problem{Kind: KindNotFound, Detail: "there is no " + quote(escaped), Hint: "GET /openapi.json lists what there is"}
+		return nil, &Problem{Kind: KindNotFound, Detail: "there is no " + quote(escaped)}
 	}
 	segments := strings.Split(rest, "/")
 	for i, s := range segments {

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"runtime/debug"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -39,6 +40,7 @@ type Server struct {
 	seconds     *prometheus.HistogramVec
 	http        *http.Server
 	end         context.CancelFunc // ends the contexts of all requests
+	retiring    atomic.Bool
 }
 
 // New makes a server; it does not listen yet. The version is that of the software.
@@ -108,6 +110,10 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
+// Retire asks clients to go elsewhere while everything is still served: each answer closes its connection. A connection that Shutdown finds idle is
+// closed under a request that may be on its way, whose client then cannot know whether it was done.
+func (s *Server) Retire() { s.retiring.Store(true) }
+
 // Shutdown takes no more requests and waits for those in flight. When ctx ends first, theirs are ended and the connections closed.
 func (s *Server) Shutdown(ctx context.Context) error {
 	defer s.end()
@@ -130,13 +136,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 			s.log.Error("an HTTP handler panicked", "route", label, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			if rec.status == 0 {
-				(&Problem{Kind: KindInternal, Detail: "the node met an error that it did not foresee", Hint: "its log has the cause"}).write(rec)
+				(&Problem{Kind: KindInternal, Detail: "the node met an error that it did not foresee"}).write(rec)
 			}
 		}
 		s.requests.WithLabelValues(label, strconv.Itoa(rec.status)).Inc()
 		s.seconds.WithLabelValues(label).Observe(time.Since(began).Seconds())
 	}()
 	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if s.retiring.Load() {
+		w.Header().Set("Connection", "close")
+	}
 
 	route, ps, err := match(r.Method, writtenPath(r.URL))
 	need := read // what is not there is no secret, and yet nobody's to probe

@@ -17,10 +17,12 @@ import (
 	"github.com/droverhq/drover/sharding"
 )
 
-// maxModule bounds a module (spec 1.3); JSON may carry one as base64, beside its configuration.
+// maxModule bounds a module (spec 1.3), maxConfig its configuration, which is kept in the replicated log and goes into every question: no more than a
+// node.toml may have. JSON may carry both, the module as base64.
 const (
 	maxModule   = 8 << 20
-	maxSwapJSON = maxModule/3*4 + 1<<20
+	maxConfig   = 1 << 20
+	maxSwapJSON = maxModule/3*4 + maxConfig + 1<<10
 )
 
 var wasmMagic = []byte("\x00asm")
@@ -114,6 +116,9 @@ func (s *Server) readSwapBody(c *call, r *SwapRequest) error {
 	if config := bytes.TrimSpace(b.Config); len(config) > 0 && !bytes.Equal(config, []byte("null")) {
 		if config[0] != '{' {
 			return &Problem{Kind: KindBadRequest, Detail: "config is no JSON object", Hint: `want {"key":value}, as in [type.config] of node.toml`}
+		}
+		if len(config) > maxConfig {
+			return &Problem{Kind: KindTooLarge, Detail: fmt.Sprintf("config has %d bytes, at most %d are taken", len(config), maxConfig)}
 		}
 		r.Config = config
 	}

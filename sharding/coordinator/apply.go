@@ -25,14 +25,15 @@ func refuse(code, format string, args ...any) Result {
 
 // Codes of Result and Answer that callers branch on.
 const (
-	CodeStaleTerm   = "stale_term"
-	CodeNoCluster   = "no_cluster"
-	CodeUnknownType = "unknown_type"
-	CodeUnknownNode = "unknown_node"
-	CodeConflict    = "conflict"
-	CodeRefused     = "refused"
-	CodeNotLeader   = "not_leader"
-	CodeUnavailable = "unavailable" // the entry's fate is unknown
+	CodeStaleTerm    = "stale_term"
+	CodeNoCluster    = "no_cluster"
+	CodeUnknownType  = "unknown_type"
+	CodeUnknownNode  = "unknown_node"
+	CodeUnknownShard = "unknown_shard"
+	CodeConflict     = "conflict"
+	CodeRefused      = "refused"
+	CodeNotLeader    = "not_leader"
+	CodeUnavailable  = "unavailable" // the entry's fate is unknown
 )
 
 // Apply applies one committed entry. Each is checked again here, against what the state is now and not what the proposer saw (spec 2.1,

@@ -231,7 +231,7 @@ func (s *State) applyPin(p *protocol.PinShard) Result {
 		return r
 	}
 	if uint32(p.Shard) >= t.numShards {
-		return refuse(CodeRefused, "%s has no shard %d, its shards are 0 to %d", p.Type, p.Shard, t.numShards-1)
+		return refuse(CodeUnknownShard, "%s has no shard %d, its shards are 0 to %d", p.Type, p.Shard, t.numShards-1)
 	}
 	if p.Node == "" {
 		delete(t.pins, uint32(p.Shard))

@@ -76,7 +76,7 @@ func unknownNode(n sharding.NodeID) Result {
 func (m *Machine) shard(name sharding.TypeName, shard sharding.ShardID) (*typeState, Result) {
 	t, r := m.state.entryType(name)
 	if t != nil && uint32(shard) >= t.numShards {
-		return nil, refuse(CodeRefused, "%s has no shard %d, its shards are 0 to %d", name, shard, t.numShards-1)
+		return nil, refuse(CodeUnknownShard, "%s has no shard %d, its shards are 0 to %d", name, shard, t.numShards-1)
 	}
 	return t, r
 }

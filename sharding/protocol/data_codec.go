@@ -11,8 +11,8 @@ import (
 
 // Bounds of a data frame. The encoder refuses what the decoder would.
 const (
-	MaxName    = 255      // bytes of a type or node name
-	MaxPayload = 16 << 20 // bytes
+	MaxName    = 255     // bytes of a type or node name
+	MaxPayload = 5 << 20 // bytes; with the rest of its frame it has to fit into one of the transport
 )
 
 // Body of each data frame, in order. uv: unsigned varint; name: uv length, bytes; member: name, 16 bytes of incarnation.

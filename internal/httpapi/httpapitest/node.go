@@ -138,7 +138,7 @@ func (n *Node) Members(context.Context) (httpapi.MembersView, error) {
 	roles := []string{"coordinator", "compute"}
 	return httpapi.MembersView{Members: []httpapi.MemberView{
 		{Name: "a", Address: "127.0.0.1:7947", Incarnation: incarnation(0xaa), State: httpapi.MemberUp, Roles: roles, Zone: "z1", Version: "v1.2.3", Leader: true, Voter: true, Shards: 2},
-		{Name: "b", Address: "127.0.0.1:8947", Incarnation: incarnation(0xbb), State: httpapi.MemberDraining, Roles: roles, Version: "v1.2.3", Shards: 1},
+		{Name: "b", Address: "127.0.0.1:8947", Incarnation: incarnation(0xbb), State: httpapi.MemberDraining, Roles: roles, Version: "v1.2.3", Voter: true, Shards: 1},
 		{Name: "c", Address: "127.0.0.1:9947", Incarnation: incarnation(0xcc), State: httpapi.MemberFailed},
 	}, Paused: n.paused()}, n.Err
 }
