@@ -214,7 +214,7 @@ func (n *Node) fail(err error) {
 func (n *Node) start(ctx context.Context, c *closers) error {
 	cfg := n.cfg
 	var err error
-	if n.dir, err = datadir.Open(cfg.DataDir); err != nil {
+	if n.dir, err = datadir.Open(cfg.DataDir, sharding.NodeID(cfg.Name)); err != nil {
 		return err
 	}
 	c.add(n.dir.Close)

@@ -18,9 +18,10 @@ import (
 // Identity is what data_dir remembers of the node. It is written whole, synced, and renamed into place.
 type Identity struct {
 	V       int                  `json:"v"`
-	Server  sharding.Incarnation `json:"server"`  // of the raft server: a wiped disk is another server, whatever its name
-	Store   sharding.Incarnation `json:"store"`   // of the embedded store: likewise
-	Cluster sharding.Incarnation `json:"cluster"` // zero until the node belongs to a cluster
+	Node    sharding.NodeID      `json:"node,omitempty"` // whose directory it is; files of the first releases lack it, until they are opened
+	Server  sharding.Incarnation `json:"server"`         // of the raft server: a wiped disk is another server, whatever its name
+	Store   sharding.Incarnation `json:"store"`          // of the embedded store: likewise
+	Cluster sharding.Incarnation `json:"cluster"`        // zero until the node belongs to a cluster
 	// Past lists earlier incarnations, newest last, at most maxPast. Whoever holds the lock knows that they are dead.
 	Past []sharding.Incarnation `json:"past"`
 }
@@ -43,8 +44,9 @@ type Dir struct {
 }
 
 // Open creates path (0700) where needed, locks it and reads its identity, making one on first use, with a fresh incarnation noted
-// before it is used. A directory in use, one that cannot be written (full disk, permissions) and a torn identity are errors that say so.
-func Open(path string) (*Dir, error) {
+// before it is used. A directory in use, one that cannot be written (full disk, permissions), a torn identity and the directory of another node than
+// the one of this name are errors that say so: a copied directory would make two raft servers with one identity, which may each vote in the same term.
+func Open(path string, node sharding.NodeID) (*Dir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("data_dir %q cannot be made: %w", path, err)
 	}
@@ -60,7 +62,7 @@ func Open(path string) (*Dir, error) {
 		}
 		return nil, fmt.Errorf("data_dir %q cannot be locked: %w", path, err)
 	}
-	if err := d.load(); err != nil {
+	if err := d.load(node); err != nil {
 		lock.Close()
 		return nil, err
 	}
@@ -83,7 +85,7 @@ func holder(path string) string {
 	return ""
 }
 
-func (d *Dir) load() error {
+func (d *Dir) load(node sharding.NodeID) error {
 	b, err := os.ReadFile(filepath.Join(d.path, idFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -98,8 +100,13 @@ func (d *Dir) load() error {
 		if d.identity.V != version || d.identity.Server.IsZero() || d.identity.Store.IsZero() {
 			return fmt.Errorf("%s has version %d, this drover reads version %d: it was written by another release", filepath.Join(d.path, idFile), d.identity.V, version)
 		}
+		if of := d.identity.Node; of != "" && of != node {
+			return fmt.Errorf("data_dir %q belongs to node %q, this node is %q: give each node a data_dir of its own (an empty one for a new node, never a copy); a node keeps its name for the life of its data_dir: name = %q",
+				d.path, of, node, of)
+		}
 	}
 	next := d.identity
+	next.Node = node
 	next.Past = append(append([]sharding.Incarnation(nil), next.Past...), d.incarnation)
 	if n := len(next.Past) - maxPast - 1; n > 0 {
 		next.Past = next.Past[n:]
