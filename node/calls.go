@@ -515,7 +515,7 @@ func (n *Node) forget(ctx context.Context, name sharding.NodeID, leaving bool) e
 		n.tellServers()
 	}
 	if server != nil {
-		if err := n.plane.Remove(server.Server); err != nil {
+		if err := n.plane.Remove(ctx, server.Server); err != nil {
 			return &httpapi.Problem{Kind: httpapi.KindUnavailable, Detail: err.Error()}
 		}
 		if name != n.self.Node { // a leader that removes itself leads no more
@@ -541,7 +541,7 @@ func (n *Node) leaveRaft(ctx context.Context) error {
 	}
 	if n.leads() {
 		if voters, err := n.plane.VoterIDs(); err == nil && len(voters) > 1 {
-			if err := n.plane.TransferLeadership(); err != nil {
+			if err := n.plane.TransferLeadership(ctx); err != nil {
 				n.log.Warn("leadership is not handed over before leaving", "error", err)
 			}
 		} else {

@@ -332,7 +332,7 @@ func (n *Node) shutdown() error {
 	default:
 	}
 	if n.plane != nil && n.leads() {
-		if err := n.plane.TransferLeadership(); err != nil {
+		if err := n.plane.TransferLeadership(ctx); err != nil {
 			n.log.Info("leadership is not handed over", "reason", err)
 		}
 	}

@@ -184,16 +184,9 @@ func (n *Node) join(ctx context.Context) error {
 		if len(n.cfg.Gossip.Join) > 0 {
 			return nil // a node with join addresses never founds a cluster alone (spec 2.1)
 		}
-		return n.bootstrap()
+		return n.plane.Bootstrap(ctx)
 	}
 	return n.bootstrapTogether(ctx, expect)
-}
-
-func (n *Node) bootstrap() error {
-	if err := n.plane.Bootstrap(); err != nil {
-		return err
-	}
-	return nil
 }
 
 // bootstrapTogether waits until expect nodes that expect as many see one another; then the first by name founds the cluster and the leader takes in
@@ -217,7 +210,7 @@ func (n *Node) bootstrapTogether(ctx context.Context, expect int) error {
 		}
 		if len(waiting) >= expect {
 			if waiting[0] == n.self.Node {
-				return n.bootstrap()
+				return n.plane.Bootstrap(ctx)
 			}
 		} else if time.Since(said) > time.Minute {
 			said = time.Now()

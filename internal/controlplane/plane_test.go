@@ -87,10 +87,11 @@ func (tcp) DialRaft(address string, timeout time.Duration) (net.Conn, error) {
 
 type server struct {
 	*Plane
-	rec  *recorder
-	id   sharding.Incarnation
-	addr string
-	dir  string
+	rec    *recorder
+	id     sharding.Incarnation
+	addr   string
+	dir    string
+	change func(Config) Config
 }
 
 func start(t *testing.T, s *server) {
@@ -103,9 +104,13 @@ func start(t *testing.T, s *server) {
 	require.NoError(t, err)
 	s.addr = l.Addr().String()
 	s.rec = &recorder{}
-	s.Plane, err = Open(Config{Dir: s.dir, Server: s.id, Address: s.addr, Stream: tcp{l}, Machine: s.rec, Now: boottime.Now,
+	cfg := Config{Dir: s.dir, Server: s.id, Address: s.addr, Stream: tcp{l}, Machine: s.rec, Now: boottime.Now,
 		Do: func(coordinator.Command) {}, Fatal: func(err error) { t.Error(err) }, Logger: slog.New(slog.DiscardHandler), Heartbeat: 200 * time.Millisecond,
-		VoterGrace: 300 * time.Millisecond, ConfirmReady: func(context.Context, Server, uint64) bool { return true }})
+		VoterGrace: 300 * time.Millisecond, ConfirmReady: func(context.Context, Server, uint64) bool { return true }}
+	if s.change != nil {
+		cfg = s.change(cfg)
+	}
+	s.Plane, err = Open(cfg)
 	require.NoError(t, err)
 }
 
@@ -149,8 +154,8 @@ func TestPlaneLife(t *testing.T) {
 		}
 	}
 	require.False(t, servers[0].HasState())
-	require.NoError(t, servers[0].Bootstrap())
-	require.Error(t, servers[0].Bootstrap(), "only once")
+	require.NoError(t, servers[0].Bootstrap(t.Context()))
+	require.Error(t, servers[0].Bootstrap(t.Context()), "only once")
 	eventually(t, "first leader", servers[0].rec.leads)
 	tell()
 	eventually(t, "three voters of four", func() bool {
@@ -199,7 +204,7 @@ func TestPlaneLife(t *testing.T) {
 	start(t, servers[0]) // from its snapshot and log, at the same address
 	delete(down, 0)
 	eventually(t, "the one that came back has all", func() bool { tell(); return assert.ObjectsAreEqual(want, servers[0].rec.log()) })
-	require.NoError(t, leader.TransferLeadership())
+	require.NoError(t, leader.TransferLeadership(t.Context()))
 	eventually(t, "leadership moves", func() bool { l := leaderOf(servers); return l != nil && l != leader && !leader.rec.leads() })
 	commit(leaderOf(servers))
 	for _, s := range servers {
@@ -247,7 +252,7 @@ func TestForgottenServerComesBack(t *testing.T) {
 			s.SetKnown(k)
 		}
 	}
-	require.NoError(t, servers[0].Bootstrap())
+	require.NoError(t, servers[0].Bootstrap(t.Context()))
 	leader, lost := servers[0], servers[2]
 	eventually(t, "first leader", leader.rec.leads)
 	three := known[:3]
@@ -264,7 +269,7 @@ func TestForgottenServerComesBack(t *testing.T) {
 	require.NoError(t, lost.Close())
 	servers = []*server{servers[0], servers[1], servers[3]}
 	tell(three[:2])
-	require.NoError(t, leader.Remove(lost.id))
+	require.NoError(t, leader.Remove(t.Context(), lost.id))
 	for range 5 {
 		commit()
 	}
