@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -87,7 +88,9 @@ type Plane struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
-	broken  bool                               // owner's: an entry could not be read
+	ticking atomic.Bool                        // a tick waits in inbox
+	broken  bool                               // owner's: an entry or a snapshot could not be read
+	refused error                              // the snapshot that could not, for the start
 	readyAt map[sharding.Incarnation]time.Time // steward's: when a spare was last found ready
 	said    string                             // steward's: the last trouble that it has told, and when
 	saidAt  time.Time
@@ -187,7 +190,9 @@ func (p *Plane) newRaft(rc *raft.Config, snaps raft.SnapshotStore, trans raft.Tr
 				err = cause
 			}
 		}
-		if err != nil {
+		if p.refused != nil {
+			err = p.refused
+		} else if err != nil {
 			err = fmt.Errorf("raft cannot start on what is in %s: %w; %s", p.cfg.Dir, err, nextStep(err))
 		}
 	}()
@@ -383,7 +388,7 @@ func (p *Plane) watchLeadership() {
 			return
 		case <-p.raft.LeaderCh():
 		case <-tick.C:
-			p.Post(coordinator.Ticked{Wall: time.Now().UnixMilli()})
+			p.tick()
 		}
 		term := p.raft.CurrentTerm()
 		leads := p.raft.State() == raft.Leader && p.raft.CurrentTerm() == term
@@ -396,6 +401,17 @@ func (p *Plane) watchLeadership() {
 			p.Post(coordinator.Elected{Term: term})
 		}
 	}
+}
+
+// tick lets the machine know that time has passed. One tick waits at a time: an owner that is slow is not told of each that it missed.
+func (p *Plane) tick() {
+	if p.ticking.Swap(true) {
+		return
+	}
+	p.inbox.Put(item{call: func() {
+		p.ticking.Store(false)
+		p.step(coordinator.Ticked{Wall: time.Now().UnixMilli()})
+	}})
 }
 
 func (p *Plane) seats() ([]seat, uint64, error) {
@@ -563,17 +579,29 @@ func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
 	return snapshot(data), err
 }
 
-// Restore implements raft.FSM.
+// Restore implements raft.FSM. As with an entry, what does not decode was written by another release, and this server applies nothing from there on; raft
+// would look for an older snapshot instead.
 func (f fsm) Restore(r io.ReadCloser) error {
 	data, err := io.ReadAll(r)
 	if err = errors.Join(err, r.Close()); err != nil {
 		return fmt.Errorf("snapshot cannot be read: %w", err)
 	}
-	if !f.p.View(func() { err = f.p.cfg.Machine.Restore(data) }) {
+	queued := f.p.View(func() {
+		if f.p.broken {
+			err = errBroken
+		} else if err = f.p.cfg.Machine.Restore(data); err != nil {
+			err = fmt.Errorf("the raft snapshot cannot be read by this release: %w; run the release that wrote it, or a later one", err)
+			f.p.broken, f.p.refused = true, err
+			f.p.cfg.Fatal(err)
+		}
+	})
+	if !queued {
 		return errors.New("closed")
 	}
 	return err
 }
+
+var errBroken = errors.New("an earlier entry or snapshot could not be read")
 
 type snapshot []byte
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -24,10 +25,13 @@ import (
 
 // recorder is a machine that counts: it remembers what it was told, and proposes a Pause for each Requested.
 type recorder struct {
-	mu      sync.Mutex
-	applied []uint64 // command sequence numbers, in log order
-	term    uint64   // in which it leads, after the barrier; 0: it does not
-	failed  int
+	mu       sync.Mutex
+	applied  []uint64 // command sequence numbers, in log order
+	term     uint64   // in which it leads, after the barrier; 0: it does not
+	failed   int
+	ticks    int
+	old      bool // an older release, which reads no snapshot
+	restores int
 }
 
 func (r *recorder) Step(_ sharding.Instant, ev coordinator.Event) []coordinator.Command {
@@ -42,6 +46,8 @@ func (r *recorder) Step(_ sharding.Instant, ev coordinator.Event) []coordinator.
 		r.term = 0
 	case coordinator.Committed:
 		r.applied = append(r.applied, ev.Entry.Command.Seq)
+	case coordinator.Ticked:
+		r.ticks++
 	case coordinator.ProposalFailed:
 		r.failed++
 	case coordinator.Requested:
@@ -64,6 +70,10 @@ func (r *recorder) Snapshot() ([]byte, error) {
 func (r *recorder) Restore(b []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.restores++
+	if r.old {
+		return errors.New("version 2, this build reads 1 to 1")
+	}
 	r.applied = nil
 	for ; len(b) >= 8; b = b[8:] {
 		r.applied = append(r.applied, binary.BigEndian.Uint64(b))
@@ -87,11 +97,13 @@ func (tcp) DialRaft(address string, timeout time.Duration) (net.Conn, error) {
 
 type server struct {
 	*Plane
-	rec    *recorder
-	id     sharding.Incarnation
-	addr   string
-	dir    string
-	change func(Config) Config
+	rec     *recorder
+	id      sharding.Incarnation
+	addr    string
+	dir     string
+	change  func(Config) Config
+	old     bool  // it is an older release than that which wrote its snapshots
+	refusal error // then, of Open
 }
 
 func start(t *testing.T, s *server) {
@@ -103,7 +115,7 @@ func start(t *testing.T, s *server) {
 	l, err := net.Listen("tcp", addr)
 	require.NoError(t, err)
 	s.addr = l.Addr().String()
-	s.rec = &recorder{}
+	s.rec = &recorder{old: s.old}
 	cfg := Config{Dir: s.dir, Server: s.id, Address: s.addr, Stream: tcp{l}, Machine: s.rec, Now: boottime.Now,
 		Do: func(coordinator.Command) {}, Fatal: func(err error) { t.Error(err) }, Logger: slog.New(slog.DiscardHandler), Heartbeat: 200 * time.Millisecond,
 		VoterGrace: 300 * time.Millisecond, ConfirmReady: func(context.Context, Server, uint64) bool { return true }}
@@ -111,6 +123,12 @@ func start(t *testing.T, s *server) {
 		cfg = s.change(cfg)
 	}
 	s.Plane, err = Open(cfg)
+	if s.old {
+		l.Close()
+		require.Error(t, err)
+		s.refusal = err
+		return
+	}
 	require.NoError(t, err)
 }
 
@@ -317,4 +335,47 @@ func TestHandleWaitsForTheMachine(t *testing.T) {
 	close(gate)
 	<-handled
 	assert.True(t, s.rec.leads())
+}
+
+// Spec 2.1: a release that cannot read the newest snapshot says so and runs on none before it, which would be another state than the others' (I9).
+func TestNewerSnapshotIsRefused(t *testing.T) {
+	s := &server{id: sharding.NewIncarnation(), dir: t.TempDir()}
+	start(t, s)
+	require.NoError(t, s.Bootstrap(t.Context()))
+	eventually(t, "it leads", s.rec.leads)
+	for i := range uint64(2) { // two snapshots
+		s.Post(coordinator.Requested{ID: i + 1})
+		eventually(t, "an entry", func() bool { return len(s.rec.log()) == int(i)+1 })
+		require.NoError(t, s.raft.Snapshot().Error())
+	}
+	require.NoError(t, s.Close())
+
+	s.old = true
+	var told []error
+	s.change = func(c Config) Config { c.Fatal = func(err error) { told = append(told, err) }; return c }
+	start(t, s)
+	assert.ErrorContains(t, s.refusal, "snapshot cannot be read by this release: version 2, this build reads 1 to 1; run the release that wrote it")
+	assert.Len(t, told, 1)
+	assert.Equal(t, 1, s.rec.restores, "the older snapshot is not tried")
+
+	s.old, s.change = false, nil
+	start(t, s)
+	eventually(t, "the release that wrote it goes on", func() bool { return len(s.rec.log()) == 2 })
+	require.NoError(t, s.Close())
+}
+
+// A machine that was busy for long gets one tick, not all those that it missed: it would never catch up with ticks that take longer than their interval.
+func TestTicksDoNotPileUp(t *testing.T) {
+	s := &server{id: sharding.NewIncarnation(), dir: t.TempDir()}
+	start(t, s)
+	gate, busy := make(chan struct{}), make(chan struct{})
+	go s.View(func() { close(busy); <-gate })
+	<-busy
+	for range 100 {
+		s.tick()
+	}
+	assert.LessOrEqual(t, s.inbox.Len(), 1)
+	close(gate)
+	eventually(t, "ticks go on", func() bool { s.rec.mu.Lock(); defer s.rec.mu.Unlock(); return s.rec.ticks > 2 })
+	require.NoError(t, s.Close())
 }
