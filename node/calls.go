@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -475,13 +476,9 @@ func (n *Node) withoutHost(drained sharding.NodeID) (types []sharding.TypeName) 
 
 // forget takes a node's raft server out; a node that is not leaving by itself must be gone, and its regions are dropped too.
 func (n *Node) forget(ctx context.Context, name sharding.NodeID, leaving bool) error {
-	var server *protocol.PutServer
+	var servers []protocol.PutServer
 	n.plane.View(func() {
-		for _, s := range n.machine.State().Servers() {
-			if s.Member.Node == name {
-				server = &s
-			}
-		}
+		servers = slices.DeleteFunc(n.machine.State().Servers(), func(s protocol.PutServer) bool { return s.Member.Node != name })
 	})
 	var seen bool
 	for _, m := range n.memberList() {
@@ -495,7 +492,7 @@ func (n *Node) forget(ctx context.Context, name sharding.NodeID, leaving bool) e
 		}
 	}
 	if !leaving {
-		if name == n.self.Node || !seen && server == nil {
+		if name == n.self.Node || !seen && len(servers) == 0 {
 			return &httpapi.Problem{Kind: httpapi.KindUnknownNode, Detail: fmt.Sprintf("there is no node %q to forget", name), Hint: "drover cluster members lists them"}
 		}
 		a, err := n.request(ctx, coordinator.ForgetNode{Node: name})
@@ -508,30 +505,38 @@ func (n *Node) forget(ctx context.Context, name sharding.NodeID, leaving bool) e
 			}
 		}
 	}
-	if leaving && server != nil { // it is still up, and raft's steward would take it in again
+	if leaving { // it is still up, and raft's steward would take it in again
 		n.mu.Lock()
-		n.leavers[server.Member] = struct{}{}
+		for _, s := range servers {
+			n.leavers[s.Member] = struct{}{}
+		}
 		n.mu.Unlock()
 		n.tellServers()
 	}
-	if server != nil {
-		if err := n.plane.Remove(ctx, server.Server); err != nil {
-			return &httpapi.Problem{Kind: httpapi.KindUnavailable, Detail: err.Error()}
-		}
-		if name != n.self.Node { // a leader that removes itself leads no more
-			a, err := n.request(ctx, coordinator.RemoveServer{Body: protocol.RemoveServer{Server: server.Server}})
-			if err != nil {
-				return err
-			}
-			if err := problemOf(a); err != nil {
-				return err
-			}
+	for _, s := range servers {
+		if err := n.removeServer(ctx, s); err != nil {
+			return err
 		}
 	}
 	if !leaving {
 		return n.cluster.Forget(name)
 	}
 	return nil
+}
+
+// removeServer takes a raft server out of raft and out of the log's notes.
+func (n *Node) removeServer(ctx context.Context, s protocol.PutServer) error {
+	if err := n.plane.Remove(ctx, s.Server); err != nil {
+		return &httpapi.Problem{Kind: httpapi.KindUnavailable, Detail: err.Error()}
+	}
+	if s.Server == n.server { // a leader that removes itself leads no more
+		return nil
+	}
+	a, err := n.request(ctx, coordinator.RemoveServer{Body: protocol.RemoveServer{Server: s.Server}})
+	if err != nil {
+		return err
+	}
+	return problemOf(a)
 }
 
 // leaveRaft takes this node's server out of raft, at the end of a leave.

@@ -151,11 +151,21 @@ func (n *Node) createCluster(ctx context.Context) {
 	}
 }
 
-// noteServers keeps in the log which node runs which raft server, so that it can be forgotten by name.
+// noteServers keeps in the log which node runs which raft server, so that it can be forgotten by name. A node has one: the one that it had before, on a disk
+// that was wiped or is gone, never comes back, and would hold its seat for ever, since a node that is up cannot be forgotten.
 func (n *Node) noteServers(ctx context.Context, known []protocol.PutServer) {
 	for _, m := range n.data.Members() {
 		if m.Info.Server.IsZero() || !n.isUp(m.Member) {
 			continue
+		}
+		for _, old := range known {
+			if old.Member.Node == m.Member.Node && old.Server != m.Info.Server && old.Server != n.server {
+				if err := n.removeServer(ctx, old); err != nil {
+					n.log.Debug("the former raft server of a node is not removed yet", "of", m.Member, "server", old.Server, "error", err)
+					return
+				}
+				n.log.Info("a node's former raft server is removed: it runs another one, from another data_dir", "of", m.Member, "server", old.Server)
+			}
 		}
 		body := protocol.PutServer{Server: m.Info.Server, Member: m.Member, Address: m.Info.Address}
 		if slices.Contains(known, body) {

@@ -23,6 +23,9 @@ type Server struct {
 	Ready      bool // has caught up with the log and holds the active modules, so that it may vote
 }
 
+// isAt says that the server is there, by its node's own word.
+func (s Server) isAt(address string) bool { return s.Up && s.Registered && s.Address == address }
+
 // seat is a server in raft's configuration.
 type seat struct {
 	ID      sharding.Incarnation
@@ -93,7 +96,8 @@ func planChange(seats []seat, known []Server, leader sharding.Incarnation, grace
 		}
 	}
 	// A server that moved keeps its seat at its new address; a new one enters as a non-voter. Whoever sat at the address before is not there any
-	// more: raft admits no address twice, so that seat goes first. Should its server live elsewhere it enters again.
+	// more: raft admits no address twice, so that seat goes first. Should its server live elsewhere it enters again. If it is there after all, one of the two
+	// advertises the other's address, and who sits stays.
 	for _, k := range sortedServers(known) {
 		s, ok := seated[k.ID]
 		if !k.Up || !k.Registered || k.Address == "" || ok && s.Address == k.Address || k.ID == leader {
@@ -101,7 +105,7 @@ func planChange(seats []seat, known []Server, leader sharding.Incarnation, grace
 		}
 		at := slices.IndexFunc(seats, func(o seat) bool { return o.Address == k.Address && o.ID != k.ID })
 		switch {
-		case at >= 0 && seats[at].ID == leader:
+		case at >= 0 && (seats[at].ID == leader || byID[seats[at].ID].isAt(k.Address)):
 		case at >= 0:
 			return change{Op: removeServer, ID: seats[at].ID}
 		case ok && s.Voter:
