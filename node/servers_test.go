@@ -24,7 +24,10 @@ func TestWipedDiskLosesItsSeat(t *testing.T) {
 			wiped = m
 		}
 	}
-	require.Eventually(t, func() (all bool) { leader.plane.View(func() { all = len(leader.machine.State().Servers()) == 3 }); return all }, patience, poll)
+	require.Eventually(t, func() (all bool) {
+		leader.plane.View(func() { all = len(leader.machine.State().Servers()) == 3 })
+		return all
+	}, patience, poll)
 	require.NoError(t, f.stop(wiped))
 	again := f.start(f.config(wiped.cfg.Name)) // another data_dir, another address
 	require.NotEqual(t, wiped.server, again.server)
