@@ -26,7 +26,7 @@ import (
 const (
 	callModuleGet  = "module.get/1" // digest → module
 	callModulePut  = "module.put/1" // module → digest; from coordinators alone
-	callReady      = "raft.ready/1" // index → 1 if applied up to there and all active modules are here
+	callReady      = "raft.ready/1" // index → readiness
 	callShardStats = "shards/1"     // type → []shardStats
 	callOperate    = "operate/1"    // operation → nothing; to the leader
 	callStrategies = "strategies/1" // nothing → []strategyRecord; to the leader
@@ -194,7 +194,7 @@ func (n *Node) serve(ctx context.Context, from transport.Peer, method string, bo
 		d, err := n.putModule(body)
 		return d[:], err
 	case callReady:
-		return n.serveReady(body)
+		return []byte{byte(n.serveReady(body))}, nil
 	case callShardStats:
 		var out []shardStats
 		for _, s := range n.data.Stats(sharding.TypeName(body)) {
@@ -309,19 +309,25 @@ func (n *Node) callLeader(ctx context.Context, method string, body []byte) ([]by
 	}
 }
 
-func (n *Node) serveReady(body []byte) ([]byte, error) {
-	if n.plane == nil || len(body) != 8 {
-		return []byte{0}, nil
-	}
-	if n.plane.Applied() < binary.BigEndian.Uint64(body) {
-		return []byte{0}, nil
+// readiness says whether a raft server may vote (spec 1.4), one byte.
+type readiness byte
+
+const (
+	behind       readiness = iota // it has not applied all of the log
+	isReady                       // it has, and all active modules are here
+	lacksModules                  // it has, and some are not
+)
+
+func (n *Node) serveReady(body []byte) readiness {
+	if n.plane == nil || len(body) != 8 || n.plane.Applied() < binary.BigEndian.Uint64(body) {
+		return behind
 	}
 	for _, d := range n.activeDigests() {
 		if !n.modules.Has(d) {
-			return []byte{0}, nil
+			return lacksModules
 		}
 	}
-	return []byte{1}, nil
+	return isReady
 }
 
 // activeDigests lists the modules that the types' strategies need, as this server's log has them.
@@ -346,13 +352,22 @@ func (n *Node) confirmReady(ctx context.Context, s controlplane.Server, index ui
 		if m.Info.Server != s.ID || !n.isUp(m.Member) {
 			continue
 		}
-		if m.Member != n.self {
+		ready := n.askReady(ctx, m.Member, index)
+		if ready == lacksModules {
 			n.copyModules(ctx, m.Member)
+			ready = n.askReady(ctx, m.Member, index)
 		}
-		out, err := n.callMember(ctx, m.Member, callReady, binary.BigEndian.AppendUint64(nil, index))
-		return err == nil && len(out) == 1 && out[0] == 1
+		return ready == isReady
 	}
 	return false
+}
+
+func (n *Node) askReady(ctx context.Context, m sharding.Member, index uint64) readiness {
+	out, err := n.callMember(ctx, m, callReady, binary.BigEndian.AppendUint64(nil, index))
+	if err != nil || len(out) != 1 {
+		return behind
+	}
+	return readiness(out[0])
 }
 
 // copyModules sends a server the active modules; it keeps what it lacks.

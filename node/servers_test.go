@@ -1,11 +1,21 @@
 package node
 
 import (
+	"encoding/binary"
+	"os"
 	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/controlplane"
+	"github.com/droverhq/drover/internal/modules"
+	"github.com/droverhq/drover/internal/transport"
+	"github.com/droverhq/drover/sharding"
+	"github.com/droverhq/drover/sharding/coordinator"
+	"github.com/droverhq/drover/sharding/protocol"
 )
 
 // Spec 2.1: a node whose disk was wiped comes back as another raft server. The one that it had before never comes back, and loses its seat: a node that is up
@@ -40,4 +50,69 @@ func TestWipedDiskLosesItsSeat(t *testing.T) {
 	leader = f.leader()
 	require.True(t, leader.plane.View(func() { known = len(leader.machine.State().Servers()) }))
 	assert.Equal(t, 3, known, "it is not known any more")
+}
+
+// Spec 1.4: a server votes once it has the log and the active modules, and is sent those that it lacks; a spare that has them is not sent them again each time
+// that it is asked.
+func TestSparesGetTheModulesTheyLack(t *testing.T) {
+	f := newFleet(t)
+	a := f.start(f.config("a"))
+	f.settled()
+	module, err := os.ReadFile(smallModule(t, "well-behaved"))
+	require.NoError(t, err)
+	module = padded(module, 64<<10)
+	present, err := a.strategyOf(t.Context(), "ledger")
+	require.NoError(t, err)
+	spec := present.Spec
+	spec.Digest, err = a.putModule(module)
+	require.NoError(t, err)
+	answer, err := a.request(t.Context(), coordinator.SwapStrategy{Type: "ledger", Spec: spec, Expect: &present.Seq, Cause: protocol.CauseSwap})
+	require.NoError(t, err)
+	require.Empty(t, answer.Err)
+
+	f.start(f.config("b"))
+	f.start(f.config("c"))
+	f.settled()
+	leader := f.leader()
+	require.Eventually(t, func() bool { v, err := leader.plane.VoterIDs(); return err == nil && len(v) == 3 }, patience, poll)
+	for _, m := range f.all() {
+		assert.True(t, m.modules.Has(spec.Digest), m.cfg.Name)
+		if m == leader {
+			continue
+		}
+		id := controlplane.Server{ID: m.server}
+		before := leader.transport.Stats().Classes[transport.Call].BytesSent
+		for range 10 {
+			require.True(t, leader.confirmReady(t.Context(), id, 1))
+		}
+		assert.Less(t, leader.transport.Stats().Classes[transport.Call].BytesSent-before, uint64(len(module)))
+		assert.False(t, leader.confirmReady(t.Context(), id, 1<<60), "it is behind")
+		require.NoError(t, os.Remove(m.dir.Path("modules", modules.Digest(spec.Digest).String()+".wasm")))
+		assert.True(t, leader.confirmReady(t.Context(), id, 1), "it is sent what it lacks")
+		assert.True(t, m.modules.Has(spec.Digest))
+	}
+}
+
+// padded makes a module longer by a custom section, so that it is another one.
+func padded(module []byte, by int) []byte {
+	body := append([]byte{1, 'x'}, make([]byte, by)...)
+	section := binary.AppendUvarint([]byte{0}, uint64(len(body)))
+	return slices.Concat(module, section, body)
+}
+
+// What is kept of members goes with them.
+func TestGoneMembersAreForgotten(t *testing.T) {
+	f := newFleet(t)
+	a := f.start(f.config("a"))
+	f.settled()
+	b := cluster.Member{Name: "b", Status: cluster.Failed, Info: cluster.Info{Incarnation: sharding.NewIncarnation()}}
+	a.mu.Lock()
+	a.leavers[b.Identity()] = struct{}{}
+	a.mu.Unlock()
+	kept := func() int { a.mu.Lock(); defer a.mu.Unlock(); return len(a.since) + len(a.leavers) }
+	own := a.memberList()
+	a.membersChanged(append(slices.Clone(own), b))
+	assert.Equal(t, 2, kept())
+	a.membersChanged(own)
+	assert.Zero(t, kept())
 }
