@@ -237,8 +237,12 @@ func Open(cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
-// pause is how long the members stay as they were told at the least: a peer that changes its tags without end costs no more than that.
-const pause = 50 * time.Millisecond
+// pause is how long the members stay as they were told at the least, and pauseMost while changes do not end: a peer that changes its tags all the time
+// would have every node look for its peers, and register all its shards, as often.
+const (
+	pause     = 50 * time.Millisecond
+	pauseMost = 500 * time.Millisecond
+)
 
 // watch owns Serf's event channel. Events only wake it: what OnChange gets is the whole, sorted list, so no order of events matters.
 func (c *Cluster) watch() {
@@ -247,6 +251,8 @@ func (c *Cluster) watch() {
 	tick := time.NewTicker(5 * time.Second) // coordinates drift, and once in a while an event is lost
 	defer tick.Stop()
 	var last []Member
+	var told time.Time
+	wait := pause
 	for {
 		select {
 		case <-c.ctx.Done():
@@ -274,11 +280,16 @@ func (c *Cluster) watch() {
 		}
 		c.names.Store(&names)
 		c.cfg.OnChange(now)
+		if time.Since(told) > 2*pauseMost {
+			wait = pause
+		}
+		told = time.Now()
 		select {
 		case <-c.ctx.Done():
 			return
-		case <-time.After(pause):
+		case <-time.After(wait):
 		}
+		wait = min(2*wait, pauseMost)
 	}
 }
 
