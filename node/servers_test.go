@@ -2,9 +2,11 @@ package node
 
 import (
 	"encoding/binary"
+	"log/slog"
 	"os"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -114,4 +116,49 @@ func TestGoneMembersAreForgotten(t *testing.T) {
 	a.membersChanged([]cluster.Member{own})
 	assert.Empty(t, a.since)
 	assert.Empty(t, a.leavers)
+}
+
+// Spec 2.1: who runs the raft server of another node, by its own word, as with a copy of that node's data_dir, does not become it: the log keeps whose it is, raft
+// seeks it where it is, and an operator is told.
+func TestOneServerOnTwoNodes(t *testing.T) {
+	f := newFleet(t)
+	a := f.start(f.config("a"))
+	f.settled()
+	b := f.start(f.config("b"))
+	f.settled()
+	leader := f.leader()
+	recorded := func() (of sharding.Member, entries uint64) {
+		leader.plane.View(func() {
+			for _, s := range leader.machine.State().Servers() {
+				if s.Server == b.server {
+					of = s.Member
+				}
+			}
+		})
+		return of, leader.plane.Applied()
+	}
+	require.Eventually(t, func() bool { of, _ := recorded(); return of == b.self }, patience, poll)
+
+	self := sharding.Member{Node: "0-copy", Incarnation: sharding.NewIncarnation()} // first by name
+	s, err := transport.New(transport.Config{Self: self, Label: a.cfg.Cluster, ClusterID: a.dir.Cluster(), Roles: []string{transport.CoordinatorRole}, Bind: "127.0.0.1:0",
+		Versions: transport.Versions{Oldest: protocol.OldestVersion, Newest: protocol.Version}, Logger: slog.New(slog.DiscardHandler)}, deaf{})
+	require.NoError(t, err)
+	defer s.Close()
+	g, err := cluster.Open(cluster.Config{Name: self.Node, Bind: "127.0.0.1:0", Join: []string{a.addr.Gossip}, Logger: slog.New(slog.DiscardHandler),
+		OnChange: func([]cluster.Member) {}, Fast: true, Info: cluster.Info{Incarnation: self.Incarnation, Server: b.server, ClusterID: a.dir.Cluster(),
+			Transport: s.Addr().String(), Roles: []string{transport.CoordinatorRole}, Version: "1"}})
+	require.NoError(t, err)
+	defer g.Close()
+	require.NoError(t, g.Join(t.Context()))
+	s.SetPeers([]transport.Target{{Member: leader.self, Addr: leader.addr.Transport}})
+	frame, err := protocol.AppendFrame(nil, &protocol.Register{Info: protocol.NodeInfo{Address: s.Addr().String(), Roles: []string{transport.CoordinatorRole}, Version: "1",
+		Server: b.server, MinWire: protocol.OldestVersion, MaxWire: protocol.Version}})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		return s.Send(leader.self, transport.Control, frame) == nil && leader.log.contains("two nodes run one raft server")
+	}, patience, 200*time.Millisecond, "nobody is told")
+	of, _ := recorded()
+	assert.Equal(t, b.self, of)
+	assert.False(t, b.log.contains("membership changed"))
+	assert.False(t, leader.log.contains(s.Addr().String()+" "), "raft seeks b's server at another's address")
 }

@@ -154,8 +154,17 @@ func (n *Node) createCluster(ctx context.Context) {
 // noteServers keeps in the log which node runs which raft server, so that it can be forgotten by name. A node has one: the one that it had before, on a disk
 // that was wiped or is gone, never comes back, and would hold its seat for ever, since a node that is up cannot be forgotten.
 func (n *Node) noteServers(ctx context.Context, known []protocol.PutServer) {
-	for _, m := range n.data.Members() {
-		if m.Info.Server.IsZero() || !n.isUp(m.Member) {
+	members := n.data.Members()
+	runs := map[sharding.Incarnation]int{}
+	members = slices.DeleteFunc(members, func(m protocol.MemberRecord) bool { return m.Info.Server.IsZero() || !n.isUp(m.Member) })
+	for _, m := range members {
+		runs[m.Info.Server]++
+	}
+	for _, m := range members {
+		if runs[m.Info.Server] > 1 {
+			if ok, _ := n.copies.Pass(m.Info.Server.String()); ok {
+				n.log.Warn("two nodes run one raft server: one of them has a copy of the other's data_dir. Stop it, and start it with an empty one", "server", m.Info.Server, "of", m.Member)
+			}
 			continue
 		}
 		for _, old := range known {

@@ -1,7 +1,8 @@
 // Package cluster is the only importer of Serf. It turns gossip into sorted membership events: who is there, at which addresses, under
 // which incarnation, how far away. All of it is a hint (spec 2.1): ownership is decided by the coordinator and the leases.
 //
-// Goroutines: one reads Serf's events and calls Config.OnChange, one looks for remembered members until all are seen; both end with Close.
+// Goroutines: one reads Serf's events and calls Config.OnChange, one looks for remembered members until all are seen; both end with Close. Each try to join
+// has one, whose connections Close ends.
 package cluster
 
 import (

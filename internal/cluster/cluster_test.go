@@ -333,3 +333,23 @@ func TestMembersAreBounded(t *testing.T) {
 	known := memberlist.Node{Name: "7", Addr: node.Addr, Port: node.Port, Meta: node.Meta}
 	require.NoError(t, guard{a}.check(&known), "one that is a member stays one")
 }
+
+// Two nodes of one name: the one that lives keeps it, the other is told who has it; a dead one's name is free, once it may be announced again.
+func TestNameTaken(t *testing.T) {
+	a, _ := open(t, "a", nil)
+	defer a.Close()
+	twin, _ := open(t, "a", nil)
+	node := *twin.serf.Memberlist().LocalNode()
+	at := twin.Addr()
+	require.NoError(t, twin.Close())
+	for _, state := range []memberlist.NodeStateType{memberlist.StateAlive, memberlist.StateSuspect} {
+		node.State = state
+		var taken *NameTakenError
+		require.ErrorAs(t, guard{a}.check(&node), &taken)
+		assert.Equal(t, at, taken.Address)
+	}
+	assert.False(t, a.moved)
+	node.State = memberlist.StateDead
+	require.NoError(t, guard{a}.check(&node))
+	assert.True(t, a.moved)
+}

@@ -220,9 +220,11 @@ func TestLogOnAFullDisk(t *testing.T) {
 					require.ErrorContains(t, p.Fault(), "no space left", msg)
 				}
 			}
+			p.disk.mu.Lock()
 			if p.disk.pending == nil {
 				durable = m.clone()
 			}
+			p.disk.mu.Unlock()
 			require.NoError(t, m.differs(p.log), say("step %d", step))
 		}
 		r.set(false)

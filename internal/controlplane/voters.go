@@ -63,7 +63,11 @@ func (o changeOp) String() string {
 // next it is even for the length of one change.
 func planChange(seats []seat, known []Server, leader sharding.Incarnation, grace time.Duration) change {
 	byID := make(map[sharding.Incarnation]Server, len(known))
+	claims := map[sharding.Incarnation]int{} // by how many nodes that are up; more than one: one of them has a copy of the other's data_dir, or lies
 	for _, s := range known {
+		if s.Up && s.Registered {
+			claims[s.ID]++
+		}
 		if !byID[s.ID].Registered {
 			byID[s.ID] = s
 		}
@@ -100,7 +104,7 @@ func planChange(seats []seat, known []Server, leader sharding.Incarnation, grace
 	// advertises the other's address, and who sits stays.
 	for _, k := range sortedServers(known) {
 		s, ok := seated[k.ID]
-		if !k.Up || !k.Registered || k.Address == "" || ok && s.Address == k.Address || k.ID == leader {
+		if !k.Up || !k.Registered || k.Address == "" || ok && s.Address == k.Address || k.ID == leader || claims[k.ID] > 1 {
 			continue
 		}
 		at := slices.IndexFunc(seats, func(o seat) bool { return o.Address == k.Address && o.ID != k.ID })

@@ -31,6 +31,8 @@ const (
 	maxPast  = 8
 	lockFile = "LOCK"
 	idFile   = "node.json"
+
+	unfinished = ".new-" // begins the name of a file that is being written
 )
 
 // Dir is an open, locked data_dir. Its methods may be called from any goroutine.
@@ -62,6 +64,7 @@ func Open(path string, node sharding.NodeID) (*Dir, error) {
 		}
 		return nil, fmt.Errorf("data_dir %q cannot be locked: %w", path, err)
 	}
+	d.sweep()
 	if err := d.load(node); err != nil {
 		lock.Close()
 		return nil, err
@@ -75,6 +78,16 @@ func Open(path string, node sharding.NodeID) (*Dir, error) {
 		return nil, fmt.Errorf("data_dir %q cannot be written: %w", path, err)
 	}
 	return d, nil
+}
+
+// sweep removes what a process was writing when it was killed. Only whoever holds the lock writes here.
+func (d *Dir) sweep() {
+	for _, dir := range []string{"", "*"} {
+		left, _ := filepath.Glob(filepath.Join(d.path, dir, unfinished+"*")) // the pattern is a constant
+		for _, f := range left {
+			_ = os.Remove(f) // it only takes room
+		}
+	}
 }
 
 func holder(path string) string {
@@ -170,7 +183,7 @@ func (d *Dir) Close() error { return d.lock.Close() }
 
 // WriteFile writes a file whole or not at all: into a temporary one, synced, renamed, and the directory synced. Mode 0600.
 func WriteFile(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	f, err := os.CreateTemp(filepath.Dir(path), unfinished+"*")
 	if err != nil {
 		return err
 	}

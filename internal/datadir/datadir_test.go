@@ -117,3 +117,25 @@ func TestIdentityWithoutANameIsTaken(t *testing.T) {
 	_, err = Open(path, "b")
 	require.ErrorContains(t, err, `belongs to node "a"`)
 }
+
+// What a process was writing when it was killed takes no room for ever.
+func TestUnfinishedFilesGo(t *testing.T) {
+	path := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(path, "modules"), 0o700))
+	kept := filepath.Join(path, "modules", "kept")
+	require.NoError(t, os.WriteFile(kept, nil, 0o600))
+	for _, dir := range []string{path, filepath.Join(path, "modules")} {
+		f, err := os.CreateTemp(dir, unfinished+"*")
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+	}
+	d, err := Open(path, "a")
+	require.NoError(t, err)
+	defer d.Close()
+	left, err := filepath.Glob(filepath.Join(path, "*", "*"))
+	require.NoError(t, err)
+	assert.Equal(t, []string{kept}, left)
+	left, err = filepath.Glob(filepath.Join(path, unfinished+"*"))
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
