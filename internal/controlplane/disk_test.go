@@ -106,7 +106,7 @@ func (r *room) config(c Config) Config {
 // openStore opens the log alone, as it is while raft runs.
 func openStore(t *testing.T, dir string, r *room) *Plane {
 	t.Helper()
-	p := &Plane{cfg: r.config(Config{Fatal: func(err error) { t.Error(err) }}), faults: newFaults(slog.New(slog.DiscardHandler))}
+	p := &Plane{ctx: t.Context(), cfg: r.config(Config{Fatal: func(err error) { t.Error(err) }}), faults: newFaults(slog.New(slog.DiscardHandler))}
 	require.NoError(t, p.openLog(dir, hclog.NewNullLogger()))
 	p.log.live.Store(true)
 	p.disk.run()

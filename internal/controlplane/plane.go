@@ -126,6 +126,7 @@ func Open(cfg Config) (*Plane, error) {
 		return nil, fmt.Errorf("raft log: %w", err)
 	}
 	p := &Plane{cfg: cfg, faults: newFaults(cfg.Logger), inbox: queue.New[item](0), out: queue.New[*protocol.Entry](0), kick: make(chan struct{}, 1), readyAt: map[sharding.Incarnation]time.Time{}}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
 	if err := p.openLog(walDir, logger.Named("wal")); err != nil {
 		return nil, fmt.Errorf("raft log in %s cannot be opened: %w; %s", walDir, err, nextStep(err))
 	}
@@ -133,7 +134,6 @@ func Open(cfg Config) (*Plane, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("raft snapshots in %s: %w; %s", cfg.Dir, err, nextStep(err)), p.closeLog())
 	}
-	p.ctx, p.cancel = context.WithCancel(context.Background())
 	rc := raft.DefaultConfig()
 	rc.LocalID = raft.ServerID(cfg.Server.String())
 	rc.Logger = logger
@@ -171,7 +171,7 @@ func (p *Plane) openLog(dir string, logger hclog.Logger) error {
 		p.disk.Close() // it may not be open; the error that counts is the log's
 		return err
 	}
-	p.log = &store{WAL: log, faults: p.faults, fatal: p.cfg.Fatal, closing: make(chan struct{})}
+	p.log = &store{WAL: log, faults: p.faults, fatal: p.cfg.Fatal, closing: p.ctx.Done()}
 	return nil
 }
 
@@ -298,7 +298,6 @@ func wait(ctx context.Context, f raft.Future) error {
 // Close stops raft and then the owner; committed entries are on disk.
 func (p *Plane) Close() error {
 	p.cancel()
-	close(p.log.closing)
 	err := p.raft.Shutdown().Error()
 	p.out.Close()
 	p.inbox.Close()

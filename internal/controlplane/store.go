@@ -80,8 +80,8 @@ type store struct {
 	*wal.WAL
 	faults  *faults
 	fatal   func(error)
-	live    atomic.Bool   // raft runs: before, an error ends the start
-	closing chan struct{} // closed when raft is about to end
+	live    atomic.Bool     // raft runs: before, an error ends the start
+	closing <-chan struct{} // closed when raft is about to end
 }
 
 // retryEvery is how often a write is tried that raft does not survive the failure of.
