@@ -141,7 +141,7 @@ func Open(cfg Config) (*Plane, error) {
 	rc.CommitTimeout = min(rc.CommitTimeout, cfg.Heartbeat/10)
 	rc.ShutdownOnRemove = false // a removed server may be added again; the node decides when it ends
 	rc.NoLegacyTelemetry = true
-	trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: &streamLayer{cfg.Stream}, MaxPool: 3, Timeout: 10 * time.Second, Logger: logger})
+	trans := addressed{raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: &streamLayer{cfg.Stream, cfg.Server, cfg.Logger}, MaxPool: 3, Timeout: 10 * time.Second, Logger: logger})}
 	// The owner must run before raft does: raft restores the snapshot and applies the log through it.
 	p.wg.Add(1)
 	go p.own()
@@ -614,14 +614,6 @@ func (s snapshot) Persist(sink raft.SnapshotSink) error {
 
 // Release implements raft.FSMSnapshot.
 func (s snapshot) Release() {}
-
-// streamLayer gives raft the Dial that it wants.
-type streamLayer struct{ StreamLayer }
-
-// Dial implements raft.StreamLayer.
-func (s *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	return s.DialRaft(string(address), timeout)
-}
 
 // VoterIDs lists the voters in raft's configuration.
 func (p *Plane) VoterIDs() ([]sharding.Incarnation, error) {

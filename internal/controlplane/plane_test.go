@@ -379,3 +379,54 @@ func TestTicksDoNotPileUp(t *testing.T) {
 	eventually(t, "ticks go on", func() bool { s.rec.mu.Lock(); defer s.rec.mu.Unlock(); return s.rec.ticks > 2 })
 	require.NoError(t, s.Close())
 }
+
+// Spec 2.1: a server with a wiped disk, at the address of the one that it was, takes nothing and votes for nobody in that one's name: it knows neither what that one
+// had acknowledged nor whom it had voted for.
+func TestWipedServerIsNotTakenForItsPredecessor(t *testing.T) {
+	servers := make([]*server, 3)
+	known := make([]Server, len(servers))
+	for i := range servers {
+		servers[i] = &server{id: sharding.Incarnation{byte(i + 1)}, dir: t.TempDir()}
+		start(t, servers[i])
+		known[i] = Server{ID: servers[i].id, Address: servers[i].addr, Up: true, Registered: true}
+	}
+	leader := servers[0]
+	require.NoError(t, leader.Bootstrap(t.Context()))
+	eventually(t, "leader", leader.rec.leads)
+	eventually(t, "three voters", func() bool { leader.SetKnown(known); v, err := leader.VoterIDs(); return err == nil && len(v) == 3 })
+
+	require.NoError(t, servers[1].Close())
+	var log lockedBuffer
+	wiped := &server{id: sharding.Incarnation{9}, dir: t.TempDir(), addr: servers[1].addr, change: func(c Config) Config {
+		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		return c
+	}}
+	start(t, wiped)
+	eventually(t, "the leader seeks the former one there", func() bool { return log.contains("meant for another server") })
+	require.NoError(t, leader.Close()) // now the third one seeks votes
+	seen := log.len()
+	eventually(t, "it seeks votes there", func() bool { return log.len() > seen })
+	for end := time.Now().Add(time.Second); time.Now().Before(end); { // several elections
+		require.False(t, wiped.HasState())
+		require.False(t, servers[2].rec.leads(), "elected by a vote in another's name")
+	}
+	require.NoError(t, servers[2].Close())
+	require.NoError(t, wiped.Close())
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+func (l *lockedBuffer) len() int { l.mu.Lock(); defer l.mu.Unlock(); return l.b.Len() }
+func (l *lockedBuffer) contains(s string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Contains(l.b.Bytes(), []byte(s))
+}
