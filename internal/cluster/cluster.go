@@ -238,11 +238,11 @@ func Open(cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
-// pause is how long the members stay as they were told at the least, and pauseMost while changes do not end: a peer that changes its tags all the time
-// would have every node look for its peers, and register all its shards, as often.
+// Members that change are told at once: a new node's address is needed before its first message. After atOnce changes in a row there is a pause between
+// them: a peer that changes its tags all the time would have every node look for its peers, and register all its shards, as often.
 const (
-	pause     = 50 * time.Millisecond
-	pauseMost = 500 * time.Millisecond
+	atOnce = 30
+	pause  = 200 * time.Millisecond
 )
 
 // watch owns Serf's event channel. Events only wake it: what OnChange gets is the whole, sorted list, so no order of events matters.
@@ -252,8 +252,7 @@ func (c *Cluster) watch() {
 	tick := time.NewTicker(5 * time.Second) // coordinates drift, and once in a while an event is lost
 	defer tick.Stop()
 	var last []Member
-	var told time.Time
-	wait := pause
+	told, budget := time.Now(), atOnce
 	for {
 		select {
 		case <-c.ctx.Done():
@@ -281,16 +280,16 @@ func (c *Cluster) watch() {
 		}
 		c.names.Store(&names)
 		c.cfg.OnChange(now)
-		if time.Since(told) > 2*pauseMost {
-			wait = pause
-		}
+		budget = min(budget+int(time.Since(told)/pause), atOnce)
 		told = time.Now()
+		if budget--; budget > 0 {
+			continue
+		}
 		select {
 		case <-c.ctx.Done():
 			return
-		case <-time.After(wait):
+		case <-time.After(pause):
 		}
-		wait = min(2*wait, pauseMost)
 	}
 }
 
