@@ -318,11 +318,16 @@ func (a api) Explain(ctx context.Context, t sharding.TypeName, s sharding.ShardI
 func (a api) Ready() httpapi.ReadyView {
 	n := a.n
 	power, at := n.data.Authority(), now()
+	var disk error
+	if n.plane != nil {
+		disk = n.plane.Fault()
+	}
 	conditions := []httpapi.Condition{
 		{Name: "joined", OK: !n.dir.Cluster().IsZero(), Why: "no coordinator has taken this node into a cluster yet"},
 		{Name: "leader", OK: power.Leads(at), Why: silence(power, at)},
 		{Name: "regions", OK: power.Registered, Why: "the coordinator has not acknowledged this node's regions yet"},
 		{Name: "lease", OK: at < power.LeaseUntil, Why: lapse(power, at)},
+		{Name: "disk", OK: disk == nil, Why: fmt.Sprint(disk)},
 		{Name: "serving", OK: !n.stopping.Load(), Why: "the node is stopping"},
 	}
 	view := httpapi.ReadyView{Ready: true}

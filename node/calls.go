@@ -26,7 +26,7 @@ import (
 const (
 	callModuleGet  = "module.get/1" // digest → module
 	callModulePut  = "module.put/1" // module → digest; from coordinators alone
-	callReady      = "raft.ready/1" // index → 1 if applied up to there and all active modules are here
+	callReady      = "raft.ready/1" // index → readiness
 	callShardStats = "shards/1"     // type → []shardStats
 	callOperate    = "operate/1"    // operation → nothing; to the leader
 	callStrategies = "strategies/1" // nothing → []strategyRecord; to the leader
@@ -196,7 +196,7 @@ func (n *Node) serve(ctx context.Context, from transport.Peer, method string, bo
 		d, err := n.putModule(body)
 		return d[:], err
 	case callReady:
-		return n.serveReady(body)
+		return []byte{byte(n.serveReady(body))}, nil
 	case callShardStats:
 		var out []shardStats
 		for _, s := range n.data.Stats(sharding.TypeName(body)) {
@@ -311,19 +311,25 @@ func (n *Node) callLeader(ctx context.Context, method string, body []byte) ([]by
 	}
 }
 
-func (n *Node) serveReady(body []byte) ([]byte, error) {
-	if n.plane == nil || len(body) != 8 {
-		return []byte{0}, nil
-	}
-	if n.plane.Applied() < binary.BigEndian.Uint64(body) {
-		return []byte{0}, nil
+// readiness says whether a raft server may vote (spec 1.4), one byte.
+type readiness byte
+
+const (
+	behind       readiness = iota // it has not applied all of the log
+	isReady                       // it has, and all active modules are here
+	lacksModules                  // it has, and some are not
+)
+
+func (n *Node) serveReady(body []byte) readiness {
+	if n.plane == nil || len(body) != 8 || n.plane.Applied() < binary.BigEndian.Uint64(body) {
+		return behind
 	}
 	for _, d := range n.activeDigests() {
 		if !n.modules.Has(d) {
-			return []byte{0}, nil
+			return lacksModules
 		}
 	}
-	return []byte{1}, nil
+	return isReady
 }
 
 // activeDigests lists the modules that the types' strategies need, as this server's log has them.
@@ -348,13 +354,22 @@ func (n *Node) confirmReady(ctx context.Context, s controlplane.Server, index ui
 		if m.Info.Server != s.ID || !n.isUp(m.Member) {
 			continue
 		}
-		if m.Member != n.self {
+		ready := n.askReady(ctx, m.Member, index)
+		if ready == lacksModules {
 			n.copyModules(ctx, m.Member)
+			ready = n.askReady(ctx, m.Member, index)
 		}
-		out, err := n.callMember(ctx, m.Member, callReady, binary.BigEndian.AppendUint64(nil, index))
-		return err == nil && len(out) == 1 && out[0] == 1
+		return ready == isReady
 	}
 	return false
+}
+
+func (n *Node) askReady(ctx context.Context, m sharding.Member, index uint64) readiness {
+	out, err := n.callMember(ctx, m, callReady, binary.BigEndian.AppendUint64(nil, index))
+	if err != nil || len(out) != 1 {
+		return behind
+	}
+	return readiness(out[0])
 }
 
 // copyModules sends a server the active modules; it keeps what it lacks.
@@ -486,13 +501,9 @@ func (n *Node) knows(name sharding.NodeID) bool {
 
 // forget takes a node's raft server out; a node that is not leaving by itself must be gone, and its regions are dropped too.
 func (n *Node) forget(ctx context.Context, name sharding.NodeID, leaving bool) error {
-	var server *protocol.PutServer
+	var servers []protocol.PutServer
 	n.plane.View(func() {
-		for _, s := range n.machine.State().Servers() {
-			if s.Member.Node == name {
-				server = &s
-			}
-		}
+		servers = slices.DeleteFunc(n.machine.State().Servers(), func(s protocol.PutServer) bool { return s.Member.Node != name })
 	})
 	var seen bool
 	for _, m := range n.memberList() {
@@ -506,7 +517,7 @@ func (n *Node) forget(ctx context.Context, name sharding.NodeID, leaving bool) e
 		}
 	}
 	if !leaving {
-		if name == n.self.Node || !seen && server == nil {
+		if name == n.self.Node || !seen && len(servers) == 0 {
 			return &httpapi.Problem{Kind: httpapi.KindUnknownNode, Detail: fmt.Sprintf("there is no node %q to forget", name)}
 		}
 		a, err := n.request(ctx, coordinator.ForgetNode{Node: name})
@@ -519,30 +530,38 @@ func (n *Node) forget(ctx context.Context, name sharding.NodeID, leaving bool) e
 			}
 		}
 	}
-	if leaving && server != nil { // it is still up, and raft's steward would take it in again
+	if leaving { // it is still up, and raft's steward would take it in again
 		n.mu.Lock()
-		n.leavers[server.Member] = struct{}{}
+		for _, s := range servers {
+			n.leavers[s.Member] = struct{}{}
+		}
 		n.mu.Unlock()
 		n.tellServers()
 	}
-	if server != nil {
-		if err := n.plane.Remove(server.Server); err != nil {
-			return &httpapi.Problem{Kind: httpapi.KindUnavailable, Detail: err.Error()}
-		}
-		if name != n.self.Node { // a leader that removes itself leads no more
-			a, err := n.request(ctx, coordinator.RemoveServer{Body: protocol.RemoveServer{Server: server.Server}})
-			if err != nil {
-				return err
-			}
-			if err := problemOf(a); err != nil {
-				return err
-			}
+	for _, s := range servers {
+		if err := n.removeServer(ctx, s); err != nil {
+			return err
 		}
 	}
 	if !leaving {
 		return n.cluster.Forget(name)
 	}
 	return nil
+}
+
+// removeServer takes a raft server out of raft and out of the log's notes.
+func (n *Node) removeServer(ctx context.Context, s protocol.PutServer) error {
+	if err := n.plane.Remove(ctx, s.Server); err != nil {
+		return &httpapi.Problem{Kind: httpapi.KindUnavailable, Detail: err.Error()}
+	}
+	if s.Server == n.server { // a leader that removes itself leads no more
+		return nil
+	}
+	a, err := n.request(ctx, coordinator.RemoveServer{Body: protocol.RemoveServer{Server: s.Server}})
+	if err != nil {
+		return err
+	}
+	return problemOf(a)
 }
 
 // leaveRaft takes this node's server out of raft, at the end of a leave.
@@ -552,7 +571,7 @@ func (n *Node) leaveRaft(ctx context.Context) error {
 	}
 	if n.leads() {
 		if voters, err := n.plane.VoterIDs(); err == nil && len(voters) > 1 {
-			if err := n.plane.TransferLeadership(); err != nil {
+			if err := n.plane.TransferLeadership(ctx); err != nil {
 				n.log.Warn("leadership is not handed over before leaving", "error", err)
 			}
 		} else {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/droverhq/drover/internal/cluster"
@@ -206,6 +207,12 @@ func (n *Node) memberList() []cluster.Member {
 func (n *Node) membersChanged(members []cluster.Member) {
 	n.mu.Lock()
 	n.members = members
+	known := map[sharding.NodeID]sharding.Incarnation{}
+	for _, m := range members {
+		known[m.Name] = m.Incarnation
+	}
+	maps.DeleteFunc(n.since, func(name sharding.NodeID, _ time.Time) bool { _, ok := known[name]; return !ok })
+	maps.DeleteFunc(n.leavers, func(m sharding.Member, _ struct{}) bool { return known[m.Node] != m.Incarnation })
 	for _, m := range members {
 		switch _, seen := n.since[m.Name]; {
 		case m.Status != cluster.Failed:

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -69,4 +70,21 @@ func TestNewWithoutConfig(t *testing.T) {
 	cfg.Name = "n"
 	_, err = New(cfg, Options{})
 	require.NoError(t, err)
+}
+
+// Spec 5.1: SIGTERM ends a node that is still joining, at once: also where what it joins takes its connection and never answers.
+func TestEndWhileJoining(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer silent.Close()
+	f := newFleet(t)
+	c := f.config("x")
+	c.Gossip.Join = []string{silent.Addr().String()}
+	x := f.start(c)
+	conn, err := silent.Accept() // it is at it
+	require.NoError(t, err)
+	defer conn.Close()
+	began := time.Now()
+	require.NoError(t, f.stop(x))
+	assert.Less(t, time.Since(began), 5*time.Second)
 }

@@ -100,6 +100,7 @@ type Node struct {
 	metrics    *metrics
 	requests   requests
 	badFrames  loglimit.Limiter
+	copies     loglimit.Limiter
 
 	ready    chan struct{}             // closed once all parts stand: until then what comes in waits
 	ended    chan struct{}             // closed when the parts begin to be taken down, also after a start that failed: what still waits gives up
@@ -128,7 +129,7 @@ func New(cfg *Config, opts Options, kinds ...sharding.Kind) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{cfg: cfg, opts: opts, log: opts.Logger, kinds: map[string]sharding.Kind{}, ready: make(chan struct{}), ended: make(chan struct{}), named: make(chan sharding.Incarnation, 1),
-		fatal: make(chan error, 1), leave: make(chan struct{}), since: map[sharding.NodeID]time.Time{}, leavers: map[sharding.Member]struct{}{}, badFrames: loglimit.Limiter{Every: time.Second}}
+		fatal: make(chan error, 1), leave: make(chan struct{}), since: map[sharding.NodeID]time.Time{}, leavers: map[sharding.Member]struct{}{}, badFrames: loglimit.Limiter{Every: time.Second}, copies: loglimit.Limiter{Every: time.Minute}}
 	if n.log == nil {
 		n.log = slog.Default()
 	}
@@ -214,7 +215,7 @@ func (n *Node) fail(err error) {
 func (n *Node) start(ctx context.Context, c *closers) error {
 	cfg := n.cfg
 	var err error
-	if n.dir, err = datadir.Open(cfg.DataDir); err != nil {
+	if n.dir, err = datadir.Open(cfg.DataDir, sharding.NodeID(cfg.Name)); err != nil {
 		return err
 	}
 	c.add(n.dir.Close)
@@ -335,7 +336,7 @@ func (n *Node) shutdown() error {
 	default:
 	}
 	if n.plane != nil && n.leads() {
-		if err := n.plane.TransferLeadership(); err != nil {
+		if err := n.plane.TransferLeadership(ctx); err != nil {
 			n.log.Info("leadership is not handed over", "reason", err)
 		}
 	}

@@ -151,11 +151,30 @@ func (n *Node) createCluster(ctx context.Context) {
 	}
 }
 
-// noteServers keeps in the log which node runs which raft server, so that it can be forgotten by name.
+// noteServers keeps in the log which node runs which raft server, so that it can be forgotten by name. A node has one: the one that it had before, on a disk
+// that was wiped or is gone, never comes back, and would hold its seat for ever, since a node that is up cannot be forgotten.
 func (n *Node) noteServers(ctx context.Context, known []protocol.PutServer) {
-	for _, m := range n.data.Members() {
-		if m.Info.Server.IsZero() || !n.isUp(m.Member) {
+	members := n.data.Members()
+	runs := map[sharding.Incarnation]int{}
+	members = slices.DeleteFunc(members, func(m protocol.MemberRecord) bool { return m.Info.Server.IsZero() || !n.isUp(m.Member) })
+	for _, m := range members {
+		runs[m.Info.Server]++
+	}
+	for _, m := range members {
+		if runs[m.Info.Server] > 1 {
+			if ok, _ := n.copies.Pass(m.Info.Server.String()); ok {
+				n.log.Warn("two nodes run one raft server: one of them has a copy of the other's data_dir. Stop it, and start it with an empty one", "server", m.Info.Server, "of", m.Member)
+			}
 			continue
+		}
+		for _, old := range known {
+			if old.Member.Node == m.Member.Node && old.Server != m.Info.Server && old.Server != n.server {
+				if err := n.removeServer(ctx, old); err != nil {
+					n.log.Debug("the former raft server of a node is not removed yet", "of", m.Member, "server", old.Server, "error", err)
+					return
+				}
+				n.log.Info("a node's former raft server is removed: it runs another one, from another data_dir", "of", m.Member, "server", old.Server)
+			}
 		}
 		body := protocol.PutServer{Server: m.Info.Server, Member: m.Member, Address: m.Info.Address}
 		if slices.Contains(known, body) {
@@ -184,16 +203,9 @@ func (n *Node) join(ctx context.Context) error {
 		if len(n.cfg.Gossip.Join) > 0 {
 			return nil // a node with join addresses never founds a cluster alone (spec 2.1)
 		}
-		return n.bootstrap()
+		return n.plane.Bootstrap(ctx)
 	}
 	return n.bootstrapTogether(ctx, expect)
-}
-
-func (n *Node) bootstrap() error {
-	if err := n.plane.Bootstrap(); err != nil {
-		return err
-	}
-	return nil
 }
 
 // bootstrapTogether waits until expect nodes that expect as many see one another; then the first by name founds the cluster and the leader takes in
@@ -217,7 +229,7 @@ func (n *Node) bootstrapTogether(ctx context.Context, expect int) error {
 		}
 		if len(waiting) >= expect {
 			if waiting[0] == n.self.Node {
-				return n.bootstrap()
+				return n.plane.Bootstrap(ctx)
 			}
 		} else if time.Since(said) > time.Minute {
 			said = time.Now()

@@ -1,7 +1,8 @@
 // Package cluster is the only importer of Serf. It turns gossip into sorted membership events: who is there, at which addresses, under
 // which incarnation, how far away. All of it is a hint (spec 2.1): ownership is decided by the coordinator and the leases.
 //
-// Goroutines: one reads Serf's events and calls Config.OnChange, one looks for remembered members until all are seen; both end with Close.
+// Goroutines: one reads Serf's events and calls Config.OnChange, one looks for remembered members until all are seen; both end with Close. Each try to join
+// has one, whose connections Close ends.
 package cluster
 
 import (
@@ -16,12 +17,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/memberlist"
 	"github.com/hashicorp/serf/serf"
 
 	"github.com/droverhq/drover/internal/logbridge"
+	"github.com/droverhq/drover/internal/loglimit"
 	"github.com/droverhq/drover/sharding"
 )
 
@@ -144,11 +147,14 @@ type Cluster struct {
 	cfg    Config
 	serf   *serf.Serf
 	events chan serf.Event
-	done   chan struct{}
+	ctx    context.Context // ends with Close
+	end    context.CancelFunc
 	wg     sync.WaitGroup
 	wake   chan struct{}
+	limit  loglimit.Limiter
 
 	reclaimAfter time.Duration
+	names        atomic.Pointer[map[string]bool] // of the members, as watch saw them last
 
 	mu                 sync.Mutex
 	info               Info
@@ -168,7 +174,8 @@ func Open(cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gossip.bind = %q: port: %w", cfg.Bind, err)
 	}
-	c := &Cluster{cfg: cfg, events: make(chan serf.Event, 256), done: make(chan struct{}), wake: make(chan struct{}, 1), info: cfg.Info}
+	c := &Cluster{cfg: cfg, events: make(chan serf.Event, 256), wake: make(chan struct{}, 1), limit: loglimit.Limiter{Every: time.Minute}, info: cfg.Info}
+	c.ctx, c.end = context.WithCancel(context.Background())
 	sc := serf.DefaultConfig()
 	sc.NodeName = string(cfg.Name)
 	sc.EventCh = c.events
@@ -181,8 +188,6 @@ func Open(cfg Config) (*Cluster, error) {
 	ml := memberlist.DefaultLANConfig()
 	ml.Logger = logger
 	ml.LogOutput = nil
-	ml.BindAddr, ml.BindPort = host, port
-	ml.AdvertisePort = port
 	ml.ProbeInterval, ml.ProbeTimeout, ml.SuspicionMult = 500*time.Millisecond, 250*time.Millisecond, 3
 	ml.GossipInterval = 100 * time.Millisecond
 	c.reclaimAfter = cmp.Or(cfg.ReclaimAfter, 3*time.Second)
@@ -203,12 +208,17 @@ func Open(cfg Config) (*Cluster, error) {
 	ml.Alive = guard{c}
 	sc.MemberlistConfig = ml
 	sc.SnapshotPath, sc.RejoinAfterLeave = cfg.Snapshot, true
-	if err := bindable(cfg.Bind); err != nil { // before Serf, which leaves goroutines behind when it cannot bind
+	// Not left to Serf, which leaves goroutines behind when it cannot bind.
+	transport, err := bind(c.ctx, host, port, logger)
+	if err != nil {
+		c.end()
 		return nil, bindError(cfg.Bind, err)
 	}
+	ml.Transport = transport
 	s, err := serf.Create(sc)
 	if err != nil {
-		return nil, bindError(cfg.Bind, err)
+		c.end()
+		return nil, errors.Join(fmt.Errorf("gossip cannot start: %w", err), transport.Shutdown())
 	}
 	c.serf = s
 	local := s.LocalMember()
@@ -228,25 +238,12 @@ func Open(cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
-// bindable says whether an address can be listened on, by TCP and UDP.
-func bindable(address string) error {
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return err
-	}
-	p, err := net.ListenPacket("udp", address)
-	if err != nil {
-		return errors.Join(err, l.Close())
-	}
-	return errors.Join(l.Close(), p.Close())
-}
-
-func bindError(bind string, err error) error {
-	if strings.Contains(err.Error(), "address already in use") {
-		return fmt.Errorf("gossip.bind = %q: the port is in use: stop the other process or choose another port", bind)
-	}
-	return fmt.Errorf("gossip.bind = %q: %w", bind, err)
-}
+// Members that change are told at once: a new node's address is needed before its first message. After atOnce changes in a row there is a pause between
+// them: a peer that changes its tags all the time would have every node look for its peers, and register all its shards, as often.
+const (
+	atOnce = 30
+	pause  = 200 * time.Millisecond
+)
 
 // watch owns Serf's event channel. Events only wake it: what OnChange gets is the whole, sorted list, so no order of events matters.
 func (c *Cluster) watch() {
@@ -255,9 +252,10 @@ func (c *Cluster) watch() {
 	tick := time.NewTicker(5 * time.Second) // coordinates drift, and once in a while an event is lost
 	defer tick.Stop()
 	var last []Member
+	told, budget := time.Now(), atOnce
 	for {
 		select {
-		case <-c.done:
+		case <-c.ctx.Done():
 			return
 		case <-c.events:
 		case <-c.wake:
@@ -271,10 +269,26 @@ func (c *Cluster) watch() {
 			}
 		}
 		now := c.Members()
-		if !slices.EqualFunc(last, now, sameMember) {
-			last = now
-			c.remember(now)
-			c.cfg.OnChange(now)
+		c.remember(now)
+		if slices.EqualFunc(last, now, sameMember) {
+			continue
+		}
+		last = now
+		names := make(map[string]bool, len(now))
+		for _, m := range now {
+			names[string(m.Name)] = true
+		}
+		c.names.Store(&names)
+		c.cfg.OnChange(now)
+		budget = min(budget+int(time.Since(told)/pause), atOnce)
+		told = time.Now()
+		if budget--; budget > 0 {
+			continue
+		}
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-time.After(pause):
 		}
 	}
 }
@@ -292,7 +306,9 @@ func (c *Cluster) Members() []Member {
 	for _, m := range known {
 		info, err := decodeTags(m.Tags)
 		if err != nil {
-			c.cfg.Logger.Warn("a member's tags do not parse: it is ignored", "node", m.Name, "error", err)
+			if ok, hidden := c.limit.Pass("tags of " + m.Name); ok {
+				c.cfg.Logger.Warn("a member's tags do not parse: it is ignored", "node", m.Name, "error", err, "repeated", hidden)
+			}
 			continue
 		}
 		out = append(out, Member{Name: sharding.NodeID(m.Name), Status: status(m.Status),
@@ -360,7 +376,7 @@ func (c *Cluster) Join(ctx context.Context) error {
 	var said, takenSince time.Time
 	for wait := 250 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		c.setRefusal(nil)
-		n, err := c.serf.Join(addresses, true)
+		n, err := c.tryJoin(ctx, addresses)
 		if n > 0 {
 			c.poke()
 			return c.announceMoved(ctx)
@@ -393,11 +409,31 @@ func (c *Cluster) Join(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-c.serf.ShutdownCh():
+		case <-c.ctx.Done():
 			return errors.New("gossip has stopped")
 		case <-time.After(wait):
 		}
 	}
+}
+
+// tryJoin tries addresses once. A join that ctx has ended goes on until it has its answer, or the cluster is closed; it harms nobody.
+func (c *Cluster) tryJoin(ctx context.Context, addresses []string) (int, error) {
+	type outcome struct {
+		n   int
+		err error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		n, err := c.serf.Join(addresses, true)
+		done <- outcome{n, err}
+	}()
+	select {
+	case o := <-done:
+		return o.n, o.err
+	case <-ctx.Done():
+	case <-c.ctx.Done():
+	}
+	return 0, nil
 }
 
 // announceMoved waits, after a join that met a failed predecessor at another address, until its name is free, and announces this node
@@ -444,11 +480,14 @@ func (c *Cluster) Leave() error { return c.serf.Leave() }
 
 // Close stops membership without a word. OnChange is not called after it has returned.
 func (c *Cluster) Close() error {
-	close(c.done)
+	c.end()
 	err := c.serf.Shutdown()
 	c.wg.Wait()
 	return err
 }
+
+// MaxMembers bounds the members, those that are gone included until Serf lets go of them: names cost whoever knows the gossip key nothing.
+const MaxMembers = 4096
 
 // guard refuses to merge with another cluster, and lets no second node take a living node's name.
 type guard struct{ c *Cluster }
@@ -469,6 +508,9 @@ func (g guard) NotifyAlive(n *memberlist.Node) error { return g.check(n) }
 
 func (g guard) check(n *memberlist.Node) error {
 	addr := net.JoinHostPort(n.Addr.String(), strconv.Itoa(int(n.Port)))
+	if names := g.c.names.Load(); names != nil && len(*names) >= MaxMembers && !(*names)[n.Name] {
+		return fmt.Errorf("node %q at %s: there are %d members, and no more are taken", n.Name, addr, MaxMembers)
+	}
 	tags, err := decodeMeta(n.Meta)
 	if err != nil {
 		return fmt.Errorf("node %q at %s: %w", n.Name, addr, err)

@@ -1,14 +1,21 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
 	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/memberlist"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -211,4 +218,138 @@ func TestRememberedMembersAreSought(t *testing.T) {
 		m, err := recall(dir + "/a.json")
 		return err == nil && len(m) == 0
 	}, patience, poll)
+}
+
+// Spec 5.2: without TLS a node binds to loopback alone. memberlist by itself takes a name for every address of the machine.
+func TestNameToBindIsResolved(t *testing.T) {
+	a, _ := open(t, "a", func(c *Config) { c.Bind = "localhost:0" })
+	defer a.Close()
+	host, _, err := net.SplitHostPort(a.Addr())
+	require.NoError(t, err)
+	assert.True(t, net.ParseIP(host).IsLoopback(), host)
+	_, err = Open(Config{Name: "b", Bind: "no-such-host.invalid:0", Logger: slog.New(slog.DiscardHandler), OnChange: func([]Member) {}})
+	require.ErrorContains(t, err, "no-such-host.invalid")
+}
+
+// Addresses that take a connection and never answer hold up neither the end of a join nor that of the node: memberlist waits ten seconds for each.
+func TestSilentAddressesHoldNothingUp(t *testing.T) {
+	remembered := memory{}
+	var silent []string
+	for i := range 5 {
+		l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, nobody answers
+		require.NoError(t, err)
+		defer l.Close()
+		silent = append(silent, l.Addr().String())
+		remembered[sharding.NodeID(fmt.Sprint("gone-", i))] = l.Addr().String()
+	}
+	file := filepath.Join(t.TempDir(), "members.json")
+	b, err := json.Marshal(remembered)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, b, 0o600))
+	a, _ := open(t, "a", func(c *Config) { c.Remember, c.Join = file, silent })
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*seekFirst) // seek is at work too by then
+	defer cancel()
+	require.ErrorIs(t, a.Join(ctx), context.DeadlineExceeded)
+	require.NoError(t, a.Close())
+	assert.Less(t, time.Since(began), 5*time.Second)
+}
+
+// A disk that is full is told once a minute, and what could not be written is written as soon as it can be.
+func TestRememberOnAFullDisk(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "not-yet")
+	var log lockedBuffer
+	a, wa := open(t, "a", func(c *Config) {
+		c.Remember, c.Logger = filepath.Join(dir, "members.json"), slog.New(slog.NewTextHandler(&log, nil))
+	})
+	defer a.Close()
+	for _, name := range []string{"b", "c"} {
+		m, _ := open(t, name, func(c *Config) { c.Join = []string{a.Addr()} })
+		defer m.Close()
+		require.NoError(t, m.Join(t.Context()))
+		require.Eventually(t, sees(wa, name, Up), patience, poll)
+	}
+	require.Eventually(t, func() bool { return log.count("cannot be written") == 1 }, patience, poll)
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	require.Eventually(t, func() bool {
+		a.poke() // as the tick does
+		m, err := recall(filepath.Join(dir, "members.json"))
+		return err == nil && len(m) == 2
+	}, patience, poll)
+	assert.Equal(t, 1, log.count("cannot be written"))
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) count(s string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Count(l.b.Bytes(), []byte(s))
+}
+
+// Tags that change without end make no more work than a change each pause, after the first few; the last one arrives.
+func TestTagStorm(t *testing.T) {
+	var mu sync.Mutex
+	told, zone := 0, ""
+	a, _ := open(t, "a", func(c *Config) {
+		c.OnChange = func(m []Member) { mu.Lock(); defer mu.Unlock(); told++; zone = m[0].Zone }
+	})
+	defer a.Close()
+	began := time.Now()
+	last := ""
+	for i := 0; time.Since(began) < 2*time.Second; i++ {
+		last = fmt.Sprint(i)
+		require.NoError(t, a.Update(func(info *Info) { info.Zone = last }))
+	}
+	require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return zone == last }, patience, poll)
+	mu.Lock()
+	defer mu.Unlock()
+	assert.LessOrEqual(t, told, atOnce+2+int(time.Since(began)/pause))
+}
+
+// Names without end fill nobody's memory: whoever knows the key can make them up.
+func TestMembersAreBounded(t *testing.T) {
+	a, _ := open(t, "a", nil)
+	defer a.Close()
+	stranger, _ := open(t, "x", nil)
+	node := *stranger.serf.Memberlist().LocalNode()
+	require.NoError(t, stranger.Close())
+	require.NoError(t, guard{a}.check(&node))
+	names := map[string]bool{}
+	for i := range MaxMembers {
+		names[fmt.Sprint(i)] = true
+	}
+	a.names.Store(&names)
+	require.ErrorContains(t, guard{a}.check(&node), "no more are taken")
+	known := memberlist.Node{Name: "7", Addr: node.Addr, Port: node.Port, Meta: node.Meta}
+	require.NoError(t, guard{a}.check(&known), "one that is a member stays one")
+}
+
+// Two nodes of one name: the one that lives keeps it, the other is told who has it; a dead one's name is free, once it may be announced again.
+func TestNameTaken(t *testing.T) {
+	a, _ := open(t, "a", nil)
+	defer a.Close()
+	twin, _ := open(t, "a", nil)
+	node := *twin.serf.Memberlist().LocalNode()
+	at := twin.Addr()
+	require.NoError(t, twin.Close())
+	for _, state := range []memberlist.NodeStateType{memberlist.StateAlive, memberlist.StateSuspect} {
+		node.State = state
+		var taken *NameTakenError
+		require.ErrorAs(t, guard{a}.check(&node), &taken)
+		assert.Equal(t, at, taken.Address)
+	}
+	assert.False(t, a.moved)
+	node.State = memberlist.StateDead
+	require.NoError(t, guard{a}.check(&node))
+	assert.True(t, a.moved)
 }

@@ -50,8 +50,7 @@ func (c *Cluster) remember(members []Member) {
 		}
 	}
 	maps.Copy(next, c.unseen)
-	same := maps.Equal(next, c.remembered)
-	c.remembered = next
+	same := c.remembered != nil && maps.Equal(next, c.remembered)
 	c.mu.Unlock()
 	if same {
 		return
@@ -60,9 +59,16 @@ func (c *Cluster) remember(members []Member) {
 	if err == nil {
 		err = datadir.WriteFile(c.cfg.Remember, append(b, '\n'))
 	}
-	if err != nil {
-		c.cfg.Logger.Warn("the members' addresses are not remembered: after a restart this node finds the others by gossip.join alone", "error", err)
+	if err != nil { // it is tried again within seconds
+		if ok, hidden := c.limit.Pass(c.cfg.Remember); ok {
+			c.cfg.Logger.Warn("the members' addresses cannot be written: as long as that is so this node finds the others by gossip.join alone after a restart",
+				"error", err, "repeated", hidden, "hint", "make room on the disk of data_dir")
+		}
+		return
 	}
+	c.mu.Lock()
+	c.remembered = next
+	c.mu.Unlock()
 }
 
 const (
@@ -75,7 +81,7 @@ func (c *Cluster) seek() {
 	defer c.wg.Done()
 	for wait := seekFirst; ; wait = min(2*wait, seekMost) {
 		select {
-		case <-c.done:
+		case <-c.ctx.Done():
 			return
 		case <-time.After(wait):
 		}

@@ -18,12 +18,17 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	wal "github.com/hashicorp/raft-wal"
+	"github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/metadb"
+	"github.com/hashicorp/raft-wal/segment"
+	"github.com/hashicorp/raft-wal/types"
 
 	"github.com/droverhq/drover/internal/logbridge"
 	"github.com/droverhq/drover/internal/queue"
@@ -63,6 +68,10 @@ type Config struct {
 	Heartbeat time.Duration
 	// VoterGrace is how long a voter may be failed before a spare takes its seat; default 10 s.
 	VoterGrace time.Duration
+	// segment, files and index take the place of the log's files and their size, in tests.
+	segment int
+	files   func(types.SegmentFiler) types.SegmentFiler
+	index   func(types.MetaStore) types.MetaStore
 	// ConfirmReady asks a server whether it has caught up with index and holds the active modules (spec 1.4).
 	ConfirmReady func(ctx context.Context, s Server, index uint64) bool
 }
@@ -70,15 +79,18 @@ type Config struct {
 // Plane is a raft server with the coordinator machine on it.
 type Plane struct {
 	cfg     Config
-	log     *wal.WAL
-	meta    *metadb.BoltMetaDB
+	log     *store
+	disk    *disk
+	faults  *faults
 	raft    *raft.Raft
 	inbox   *queue.Queue[item]
 	out     *queue.Queue[*protocol.Entry]
 	ctx     context.Context
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
-	broken  bool                               // owner's: an entry could not be read
+	ticking atomic.Bool                        // a tick waits in inbox
+	broken  bool                               // owner's: an entry or a snapshot could not be read
+	refused error                              // the snapshot that could not, for the start
 	readyAt map[sharding.Incarnation]time.Time // steward's: when a spare was last found ready
 	said    string                             // steward's: the last trouble that it has told, and when
 	saidAt  time.Time
@@ -98,7 +110,6 @@ type item struct {
 const (
 	tickEvery   = 50 * time.Millisecond
 	stewardWait = 500 * time.Millisecond
-	keep        = 2 // snapshots
 )
 
 // Open opens the log in Dir and starts raft. It neither bootstraps nor joins: a server without a configuration waits to be added.
@@ -114,18 +125,15 @@ func Open(cfg Config) (*Plane, error) {
 	if err := os.MkdirAll(walDir, 0o700); err != nil {
 		return nil, fmt.Errorf("raft log: %w", err)
 	}
-	meta := &metadb.BoltMetaDB{} // ours to close: the log's own Close leaves it open, and locked
-	log, err := wal.Open(walDir, wal.WithLogger(logger.Named("wal")), wal.WithMetaStore(meta))
-	if err != nil {
-		meta.Close() // it may not be open; the error that counts is the log's
-		return nil, fmt.Errorf("raft log in %s cannot be opened: %w; %s", walDir, err, restoreHint)
-	}
-	snaps, err := raft.NewFileSnapshotStoreWithLogger(cfg.Dir, keep, logger)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("raft snapshots in %s: %w", cfg.Dir, err), log.Close(), meta.Close())
-	}
-	p := &Plane{cfg: cfg, log: log, meta: meta, inbox: queue.New[item](0), out: queue.New[*protocol.Entry](0), kick: make(chan struct{}, 1), readyAt: map[sharding.Incarnation]time.Time{}}
+	p := &Plane{cfg: cfg, faults: newFaults(cfg.Logger), inbox: queue.New[item](0), out: queue.New[*protocol.Entry](0), kick: make(chan struct{}, 1), readyAt: map[sharding.Incarnation]time.Time{}}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
+	if err := p.openLog(walDir, logger.Named("wal")); err != nil {
+		return nil, fmt.Errorf("raft log in %s cannot be opened: %w; %s", walDir, err, nextStep(err))
+	}
+	snaps, err := openSnapshots(cfg.Dir, p.faults, logger)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("raft snapshots in %s: %w; %s", cfg.Dir, err, nextStep(err)), p.closeLog())
+	}
 	rc := raft.DefaultConfig()
 	rc.LocalID = raft.ServerID(cfg.Server.String())
 	rc.Logger = logger
@@ -133,7 +141,7 @@ func Open(cfg Config) (*Plane, error) {
 	rc.CommitTimeout = min(rc.CommitTimeout, cfg.Heartbeat/10)
 	rc.ShutdownOnRemove = false // a removed server may be added again; the node decides when it ends
 	rc.NoLegacyTelemetry = true
-	trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: &streamLayer{cfg.Stream}, MaxPool: 3, Timeout: 10 * time.Second, Logger: logger})
+	trans := addressed{raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: &streamLayer{cfg.Stream, cfg.Server, cfg.Logger}, MaxPool: 3, Timeout: 10 * time.Second, Logger: logger})}
 	// The owner must run before raft does: raft restores the snapshot and applies the log through it.
 	p.wg.Add(1)
 	go p.own()
@@ -141,8 +149,10 @@ func Open(cfg Config) (*Plane, error) {
 	if err != nil {
 		p.inbox.Close()
 		p.wg.Wait()
-		return nil, errors.Join(err, trans.Close(), log.Close(), meta.Close())
+		return nil, errors.Join(err, trans.Close(), p.closeLog())
 	}
+	p.log.live.Store(true)
+	p.disk.run()
 	p.wg.Add(3)
 	go p.propose()
 	go p.watchLeadership()
@@ -150,26 +160,60 @@ func Open(cfg Config) (*Plane, error) {
 	return p, nil
 }
 
+// openLog opens the log over its files. An error leaves nothing open.
+func (p *Plane) openLog(dir string, logger hclog.Logger) error {
+	p.disk = &disk{MetaStore: &metadb.BoltMetaDB{}, files: segment.NewFiler(dir, fs.New())}
+	if p.cfg.files != nil {
+		p.disk.files, p.disk.MetaStore = p.cfg.files(p.disk.files), p.cfg.index(p.disk.MetaStore)
+	}
+	log, err := wal.Open(dir, wal.WithLogger(logger), wal.WithMetaStore(p.disk), wal.WithSegmentFiler(filer{p.disk}), wal.WithSegmentSize(p.cfg.segment))
+	if err != nil {
+		p.disk.Close() // it may not be open; the error that counts is the log's
+		return err
+	}
+	p.log = &store{WAL: log, faults: p.faults, fatal: p.cfg.Fatal, closing: p.ctx.Done()}
+	return nil
+}
+
+// closeLog closes the log and its index, which the log leaves open, and locked, where it could not be opened whole.
+func (p *Plane) closeLog() error { return errors.Join(p.log.Close(), p.disk.Close()) }
+
+// Fault says what this server cannot write to its disk at present, as when that is full, so that it neither leads nor votes; nil: nothing.
+func (p *Plane) Fault() error { return p.faults.present() }
+
 // newRaft starts raft, which reads the whole log and panics where it cannot.
 func (p *Plane) newRaft(rc *raft.Config, snaps raft.SnapshotStore, trans raft.Transport) (r *raft.Raft, err error) {
 	defer func() {
 		if e := recover(); e != nil {
 			err = fmt.Errorf("%v", e)
+			if cause, ok := e.(error); ok {
+				err = cause
+			}
 		}
-		if err != nil {
-			err = fmt.Errorf("raft cannot start on what is in %s: %w; %s", p.cfg.Dir, err, restoreHint)
+		if p.refused != nil {
+			err = p.refused
+		} else if err != nil {
+			err = fmt.Errorf("raft cannot start on what is in %s: %w; %s", p.cfg.Dir, err, nextStep(err))
 		}
 	}()
 	return raft.NewRaft(rc, fsm{p}, p.log, p.log, snaps, trans)
+}
+
+// nextStep says what to do about an error of the log's files.
+func nextStep(err error) string {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG) {
+		return "make room on the disk of data_dir"
+	}
+	return restoreHint
 }
 
 // restoreHint is the next step after damage to the log.
 const restoreHint = "restore data_dir from a backup, or start with an empty one and `drover cluster forget` this server"
 
 // Bootstrap makes this server the only voter of a new cluster. A server that has a log already answers raft.ErrCantBootstrap, wrapped.
-func (p *Plane) Bootstrap() error {
+func (p *Plane) Bootstrap(ctx context.Context) error {
 	c := raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(p.cfg.Server.String()), Address: raft.ServerAddress(p.cfg.Address)}}}
-	if err := p.raft.BootstrapCluster(c).Error(); err != nil {
+	if err := wait(ctx, p.raft.BootstrapCluster(c)); err != nil {
 		return fmt.Errorf("bootstrap: %w", err)
 	}
 	return nil
@@ -220,15 +264,36 @@ func (p *Plane) SetKnown(known []Server) {
 }
 
 // Remove takes a server out of raft's configuration: leave and forget. It works on the leader alone.
-func (p *Plane) Remove(id sharding.Incarnation) error {
-	if err := p.raft.RemoveServer(raft.ServerID(id.String()), 0, 10*time.Second).Error(); err != nil {
+func (p *Plane) Remove(ctx context.Context, id sharding.Incarnation) error {
+	err := p.Fault() // see adjust
+	if err == nil {
+		err = wait(ctx, p.raft.RemoveServer(raft.ServerID(id.String()), 0, patience))
+	}
+	if err != nil {
 		return fmt.Errorf("raft server %s cannot be removed: %w", id, err)
 	}
 	return nil
 }
 
 // TransferLeadership hands leadership to another voter, if there is one that has caught up.
-func (p *Plane) TransferLeadership() error { return p.raft.LeadershipTransfer().Error() }
+func (p *Plane) TransferLeadership(ctx context.Context) error {
+	return wait(ctx, p.raft.LeadershipTransfer())
+}
+
+// patience is how long a change of raft's configuration may wait for its turn.
+const patience = 10 * time.Second
+
+// wait waits for raft's answer, which may not come before there is room on the disk again, or before raft ends.
+func wait(ctx context.Context, f raft.Future) error {
+	done := make(chan error, 1)
+	go func() { done <- f.Error() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
 
 // Close stops raft and then the owner; committed entries are on disk.
 func (p *Plane) Close() error {
@@ -237,7 +302,7 @@ func (p *Plane) Close() error {
 	p.out.Close()
 	p.inbox.Close()
 	p.wg.Wait()
-	return errors.Join(err, p.log.Close(), p.meta.Close()) // raft has closed its stream layer
+	return errors.Join(err, p.closeLog()) // raft has closed its stream layer
 }
 
 // own is the owner goroutine.
@@ -322,7 +387,7 @@ func (p *Plane) watchLeadership() {
 			return
 		case <-p.raft.LeaderCh():
 		case <-tick.C:
-			p.Post(coordinator.Ticked{Wall: time.Now().UnixMilli()})
+			p.tick()
 		}
 		term := p.raft.CurrentTerm()
 		leads := p.raft.State() == raft.Leader && p.raft.CurrentTerm() == term
@@ -335,6 +400,17 @@ func (p *Plane) watchLeadership() {
 			p.Post(coordinator.Elected{Term: term})
 		}
 	}
+}
+
+// tick lets the machine know that time has passed. One tick waits at a time: an owner that is slow is not told of each that it missed.
+func (p *Plane) tick() {
+	if p.ticking.Swap(true) {
+		return
+	}
+	p.inbox.Put(item{call: func() {
+		p.ticking.Store(false)
+		p.step(coordinator.Ticked{Wall: time.Now().UnixMilli()})
+	}})
 }
 
 func (p *Plane) seats() ([]seat, uint64, error) {
@@ -397,6 +473,9 @@ func (p *Plane) sayUnchanged(err error) {
 
 // adjust makes one change of raft's configuration, if one is due.
 func (p *Plane) adjust() (bool, error) {
+	if p.Fault() != nil { // a change that does not get into the log would count in raft's memory all the same
+		return false, nil
+	}
 	seats, index, err := p.seats()
 	if err != nil {
 		return false, err
@@ -409,7 +488,6 @@ func (p *Plane) adjust() (bool, error) {
 	}
 	c := planChange(seats, known, p.cfg.Server, p.cfg.VoterGrace)
 	id, addr := raft.ServerID(c.ID.String()), raft.ServerAddress(c.Address)
-	const patience = 10 * time.Second
 	var f raft.IndexFuture
 	switch c.Op {
 	case noChange:
@@ -500,17 +578,29 @@ func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
 	return snapshot(data), err
 }
 
-// Restore implements raft.FSM.
+// Restore implements raft.FSM. As with an entry, what does not decode was written by another release, and this server applies nothing from there on; raft
+// would look for an older snapshot instead.
 func (f fsm) Restore(r io.ReadCloser) error {
 	data, err := io.ReadAll(r)
 	if err = errors.Join(err, r.Close()); err != nil {
 		return fmt.Errorf("snapshot cannot be read: %w", err)
 	}
-	if !f.p.View(func() { err = f.p.cfg.Machine.Restore(data) }) {
+	queued := f.p.View(func() {
+		if f.p.broken {
+			err = errBroken
+		} else if err = f.p.cfg.Machine.Restore(data); err != nil {
+			err = fmt.Errorf("the raft snapshot cannot be read by this release: %w; run the release that wrote it, or a later one", err)
+			f.p.broken, f.p.refused = true, err
+			f.p.cfg.Fatal(err)
+		}
+	})
+	if !queued {
 		return errors.New("closed")
 	}
 	return err
 }
+
+var errBroken = errors.New("an earlier entry or snapshot could not be read")
 
 type snapshot []byte
 
@@ -524,14 +614,6 @@ func (s snapshot) Persist(sink raft.SnapshotSink) error {
 
 // Release implements raft.FSMSnapshot.
 func (s snapshot) Release() {}
-
-// streamLayer gives raft the Dial that it wants.
-type streamLayer struct{ StreamLayer }
-
-// Dial implements raft.StreamLayer.
-func (s *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	return s.DialRaft(string(address), timeout)
-}
 
 // VoterIDs lists the voters in raft's configuration.
 func (p *Plane) VoterIDs() ([]sharding.Incarnation, error) {

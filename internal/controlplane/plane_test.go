@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -24,10 +25,13 @@ import (
 
 // recorder is a machine that counts: it remembers what it was told, and proposes a Pause for each Requested.
 type recorder struct {
-	mu      sync.Mutex
-	applied []uint64 // command sequence numbers, in log order
-	term    uint64   // in which it leads, after the barrier; 0: it does not
-	failed  int
+	mu       sync.Mutex
+	applied  []uint64 // command sequence numbers, in log order
+	term     uint64   // in which it leads, after the barrier; 0: it does not
+	failed   int
+	ticks    int
+	old      bool // an older release, which reads no snapshot
+	restores int
 }
 
 func (r *recorder) Step(_ sharding.Instant, ev coordinator.Event) []coordinator.Command {
@@ -42,6 +46,8 @@ func (r *recorder) Step(_ sharding.Instant, ev coordinator.Event) []coordinator.
 		r.term = 0
 	case coordinator.Committed:
 		r.applied = append(r.applied, ev.Entry.Command.Seq)
+	case coordinator.Ticked:
+		r.ticks++
 	case coordinator.ProposalFailed:
 		r.failed++
 	case coordinator.Requested:
@@ -64,6 +70,10 @@ func (r *recorder) Snapshot() ([]byte, error) {
 func (r *recorder) Restore(b []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.restores++
+	if r.old {
+		return errors.New("version 2, this build reads 1 to 1")
+	}
 	r.applied = nil
 	for ; len(b) >= 8; b = b[8:] {
 		r.applied = append(r.applied, binary.BigEndian.Uint64(b))
@@ -87,10 +97,13 @@ func (tcp) DialRaft(address string, timeout time.Duration) (net.Conn, error) {
 
 type server struct {
 	*Plane
-	rec  *recorder
-	id   sharding.Incarnation
-	addr string
-	dir  string
+	rec     *recorder
+	id      sharding.Incarnation
+	addr    string
+	dir     string
+	change  func(Config) Config
+	old     bool  // it is an older release than that which wrote its snapshots
+	refusal error // then, of Open
 }
 
 func start(t *testing.T, s *server) {
@@ -102,10 +115,20 @@ func start(t *testing.T, s *server) {
 	l, err := net.Listen("tcp", addr)
 	require.NoError(t, err)
 	s.addr = l.Addr().String()
-	s.rec = &recorder{}
-	s.Plane, err = Open(Config{Dir: s.dir, Server: s.id, Address: s.addr, Stream: tcp{l}, Machine: s.rec, Now: boottime.Now,
+	s.rec = &recorder{old: s.old}
+	cfg := Config{Dir: s.dir, Server: s.id, Address: s.addr, Stream: tcp{l}, Machine: s.rec, Now: boottime.Now,
 		Do: func(coordinator.Command) {}, Fatal: func(err error) { t.Error(err) }, Logger: slog.New(slog.DiscardHandler), Heartbeat: 200 * time.Millisecond,
-		VoterGrace: 300 * time.Millisecond, ConfirmReady: func(context.Context, Server, uint64) bool { return true }})
+		VoterGrace: 300 * time.Millisecond, ConfirmReady: func(context.Context, Server, uint64) bool { return true }}
+	if s.change != nil {
+		cfg = s.change(cfg)
+	}
+	s.Plane, err = Open(cfg)
+	if s.old {
+		l.Close()
+		require.Error(t, err)
+		s.refusal = err
+		return
+	}
 	require.NoError(t, err)
 }
 
@@ -149,8 +172,8 @@ func TestPlaneLife(t *testing.T) {
 		}
 	}
 	require.False(t, servers[0].HasState())
-	require.NoError(t, servers[0].Bootstrap())
-	require.Error(t, servers[0].Bootstrap(), "only once")
+	require.NoError(t, servers[0].Bootstrap(t.Context()))
+	require.Error(t, servers[0].Bootstrap(t.Context()), "only once")
 	eventually(t, "first leader", servers[0].rec.leads)
 	tell()
 	eventually(t, "three voters of four", func() bool {
@@ -199,7 +222,7 @@ func TestPlaneLife(t *testing.T) {
 	start(t, servers[0]) // from its snapshot and log, at the same address
 	delete(down, 0)
 	eventually(t, "the one that came back has all", func() bool { tell(); return assert.ObjectsAreEqual(want, servers[0].rec.log()) })
-	require.NoError(t, leader.TransferLeadership())
+	require.NoError(t, leader.TransferLeadership(t.Context()))
 	eventually(t, "leadership moves", func() bool { l := leaderOf(servers); return l != nil && l != leader && !leader.rec.leads() })
 	commit(leaderOf(servers))
 	for _, s := range servers {
@@ -247,7 +270,7 @@ func TestForgottenServerComesBack(t *testing.T) {
 			s.SetKnown(k)
 		}
 	}
-	require.NoError(t, servers[0].Bootstrap())
+	require.NoError(t, servers[0].Bootstrap(t.Context()))
 	leader, lost := servers[0], servers[2]
 	eventually(t, "first leader", leader.rec.leads)
 	three := known[:3]
@@ -264,7 +287,7 @@ func TestForgottenServerComesBack(t *testing.T) {
 	require.NoError(t, lost.Close())
 	servers = []*server{servers[0], servers[1], servers[3]}
 	tell(three[:2])
-	require.NoError(t, leader.Remove(lost.id))
+	require.NoError(t, leader.Remove(t.Context(), lost.id))
 	for range 5 {
 		commit()
 	}
@@ -312,4 +335,98 @@ func TestHandleWaitsForTheMachine(t *testing.T) {
 	close(gate)
 	<-handled
 	assert.True(t, s.rec.leads())
+}
+
+// Spec 2.1: a release that cannot read the newest snapshot says so and runs on none before it, which would be another state than the others' (I9).
+func TestNewerSnapshotIsRefused(t *testing.T) {
+	s := &server{id: sharding.NewIncarnation(), dir: t.TempDir()}
+	start(t, s)
+	require.NoError(t, s.Bootstrap(t.Context()))
+	eventually(t, "it leads", s.rec.leads)
+	for i := range uint64(2) { // two snapshots
+		s.Post(coordinator.Requested{ID: i + 1})
+		eventually(t, "an entry", func() bool { return len(s.rec.log()) == int(i)+1 })
+		require.NoError(t, s.raft.Snapshot().Error())
+	}
+	require.NoError(t, s.Close())
+
+	s.old = true
+	var told []error
+	s.change = func(c Config) Config { c.Fatal = func(err error) { told = append(told, err) }; return c }
+	start(t, s)
+	assert.ErrorContains(t, s.refusal, "snapshot cannot be read by this release: version 2, this build reads 1 to 1; run the release that wrote it")
+	assert.Len(t, told, 1)
+	assert.Equal(t, 1, s.rec.restores, "the older snapshot is not tried")
+
+	s.old, s.change = false, nil
+	start(t, s)
+	eventually(t, "the release that wrote it goes on", func() bool { return len(s.rec.log()) == 2 })
+	require.NoError(t, s.Close())
+}
+
+// A machine that was busy for long gets one tick, not all those that it missed: it would never catch up with ticks that take longer than their interval.
+func TestTicksDoNotPileUp(t *testing.T) {
+	s := &server{id: sharding.NewIncarnation(), dir: t.TempDir()}
+	start(t, s)
+	gate, busy := make(chan struct{}), make(chan struct{})
+	go s.View(func() { close(busy); <-gate })
+	<-busy
+	for range 100 {
+		s.tick()
+	}
+	assert.LessOrEqual(t, s.inbox.Len(), 1)
+	close(gate)
+	eventually(t, "ticks go on", func() bool { s.rec.mu.Lock(); defer s.rec.mu.Unlock(); return s.rec.ticks > 2 })
+	require.NoError(t, s.Close())
+}
+
+// Spec 2.1: a server with a wiped disk, at the address of the one that it was, takes nothing and votes for nobody in that one's name: it knows neither what that one
+// had acknowledged nor whom it had voted for.
+func TestWipedServerIsNotTakenForItsPredecessor(t *testing.T) {
+	servers := make([]*server, 3)
+	known := make([]Server, len(servers))
+	for i := range servers {
+		servers[i] = &server{id: sharding.Incarnation{byte(i + 1)}, dir: t.TempDir()}
+		start(t, servers[i])
+		known[i] = Server{ID: servers[i].id, Address: servers[i].addr, Up: true, Registered: true}
+	}
+	leader := servers[0]
+	require.NoError(t, leader.Bootstrap(t.Context()))
+	eventually(t, "leader", leader.rec.leads)
+	eventually(t, "three voters", func() bool { leader.SetKnown(known); v, err := leader.VoterIDs(); return err == nil && len(v) == 3 })
+
+	require.NoError(t, servers[1].Close())
+	var log lockedBuffer
+	wiped := &server{id: sharding.Incarnation{9}, dir: t.TempDir(), addr: servers[1].addr, change: func(c Config) Config {
+		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		return c
+	}}
+	start(t, wiped)
+	eventually(t, "the leader seeks the former one there", func() bool { return log.contains("meant for another server") })
+	require.NoError(t, leader.Close()) // now the third one seeks votes
+	seen := log.len()
+	eventually(t, "it seeks votes there", func() bool { return log.len() > seen })
+	for end := time.Now().Add(time.Second); time.Now().Before(end); { // several elections
+		require.False(t, wiped.HasState())
+		require.False(t, servers[2].rec.leads(), "elected by a vote in another's name")
+	}
+	require.NoError(t, servers[2].Close())
+	require.NoError(t, wiped.Close())
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+func (l *lockedBuffer) len() int { l.mu.Lock(); defer l.mu.Unlock(); return l.b.Len() }
+func (l *lockedBuffer) contains(s string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Contains(l.b.Bytes(), []byte(s))
 }

@@ -23,6 +23,9 @@ type Server struct {
 	Ready      bool // has caught up with the log and holds the active modules, so that it may vote
 }
 
+// isAt says that the server is there, by its node's own word.
+func (s Server) isAt(address string) bool { return s.Up && s.Registered && s.Address == address }
+
 // seat is a server in raft's configuration.
 type seat struct {
 	ID      sharding.Incarnation
@@ -60,7 +63,11 @@ func (o changeOp) String() string {
 // next it is even for the length of one change.
 func planChange(seats []seat, known []Server, leader sharding.Incarnation, grace time.Duration) change {
 	byID := make(map[sharding.Incarnation]Server, len(known))
+	claims := map[sharding.Incarnation]int{} // by how many nodes that are up; more than one: one of them has a copy of the other's data_dir, or lies
 	for _, s := range known {
+		if s.Up && s.Registered {
+			claims[s.ID]++
+		}
 		if !byID[s.ID].Registered {
 			byID[s.ID] = s
 		}
@@ -93,15 +100,16 @@ func planChange(seats []seat, known []Server, leader sharding.Incarnation, grace
 		}
 	}
 	// A server that moved keeps its seat at its new address; a new one enters as a non-voter. Whoever sat at the address before is not there any
-	// more: raft admits no address twice, so that seat goes first. Should its server live elsewhere it enters again.
+	// more: raft admits no address twice, so that seat goes first. Should its server live elsewhere it enters again. If it is there after all, one of the two
+	// advertises the other's address, and who sits stays.
 	for _, k := range sortedServers(known) {
 		s, ok := seated[k.ID]
-		if !k.Up || !k.Registered || k.Address == "" || ok && s.Address == k.Address || k.ID == leader {
+		if !k.Up || !k.Registered || k.Address == "" || ok && s.Address == k.Address || k.ID == leader || claims[k.ID] > 1 {
 			continue
 		}
 		at := slices.IndexFunc(seats, func(o seat) bool { return o.Address == k.Address && o.ID != k.ID })
 		switch {
-		case at >= 0 && seats[at].ID == leader:
+		case at >= 0 && (seats[at].ID == leader || byID[seats[at].ID].isAt(k.Address)):
 		case at >= 0:
 			return change{Op: removeServer, ID: seats[at].ID}
 		case ok && s.Voter:

@@ -36,6 +36,8 @@ func TestPlanChange(t *testing.T) {
 		"and then enters":                 {[]seat{voter(1), voter(3)}, []Server{up(1), up(3), {ID: sid(9), Address: "c", Up: true, Registered: true}}, change{addNonvoter, sid(9), "c"}},
 		"nobody takes the leader's":       {[]seat{voter(1)}, []Server{up(1), {ID: sid(9), Address: "b", Up: true, Registered: true}}, change{}},
 		"one that moved goes for it":      {[]seat{voter(1), voter(2), voter(3)}, []Server{up(1), {ID: sid(2), Address: "d", Up: true, Registered: true}, {ID: sid(3), Address: "c", Up: true, Registered: true}}, change{Op: removeServer, ID: sid(3)}},
+		"nor that of one who is there":    {[]seat{voter(1), voter(2), voter(3)}, []Server{up(1), up(2), up(3), {ID: sid(9), Address: "c", Up: true, Registered: true}}, change{}},
+		"nor by its name":                 {[]seat{voter(1), voter(2), voter(3)}, []Server{up(1), up(2), up(3), {ID: sid(2), Address: "evil", Up: true, Registered: true}}, change{}},
 		"two stay at one voter":           {[]seat{voter(1), spareOf(2)}, []Server{up(1), up(2)}, change{}},
 		"three become voters, first":      {[]seat{voter(1), spareOf(2), spareOf(3)}, []Server{up(1), up(2), up(3)}, change{addVoter, sid(2), "c"}},
 		"three become voters, second":     {[]seat{voter(1), voter(2), spareOf(3)}, []Server{up(1), up(2), up(3)}, change{addVoter, sid(3), "d"}},

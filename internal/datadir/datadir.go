@@ -18,9 +18,10 @@ import (
 // Identity is what data_dir remembers of the node. It is written whole, synced, and renamed into place.
 type Identity struct {
 	V       int                  `json:"v"`
-	Server  sharding.Incarnation `json:"server"`  // of the raft server: a wiped disk is another server, whatever its name
-	Store   sharding.Incarnation `json:"store"`   // of the embedded store: likewise
-	Cluster sharding.Incarnation `json:"cluster"` // zero until the node belongs to a cluster
+	Node    sharding.NodeID      `json:"node,omitempty"` // whose directory it is; files of the first releases lack it, until they are opened
+	Server  sharding.Incarnation `json:"server"`         // of the raft server: a wiped disk is another server, whatever its name
+	Store   sharding.Incarnation `json:"store"`          // of the embedded store: likewise
+	Cluster sharding.Incarnation `json:"cluster"`        // zero until the node belongs to a cluster
 	// Past lists earlier incarnations, newest last, at most maxPast. Whoever holds the lock knows that they are dead.
 	Past []sharding.Incarnation `json:"past"`
 }
@@ -30,6 +31,8 @@ const (
 	maxPast  = 8
 	lockFile = "LOCK"
 	idFile   = "node.json"
+
+	unfinished = ".new-" // begins the name of a file that is being written
 )
 
 // Dir is an open, locked data_dir. Its methods may be called from any goroutine.
@@ -43,8 +46,9 @@ type Dir struct {
 }
 
 // Open creates path (0700) where needed, locks it and reads its identity, making one on first use, with a fresh incarnation noted
-// before it is used. A directory in use, one that cannot be written (full disk, permissions) and a torn identity are errors that say so.
-func Open(path string) (*Dir, error) {
+// before it is used. A directory in use, one that cannot be written (full disk, permissions), a torn identity and the directory of another node than
+// the one of this name are errors that say so: a copied directory would make two raft servers with one identity, which may each vote in the same term.
+func Open(path string, node sharding.NodeID) (*Dir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("data_dir %q cannot be made: %w", path, err)
 	}
@@ -60,7 +64,8 @@ func Open(path string) (*Dir, error) {
 		}
 		return nil, fmt.Errorf("data_dir %q cannot be locked: %w", path, err)
 	}
-	if err := d.load(); err != nil {
+	d.sweep()
+	if err := d.load(node); err != nil {
 		lock.Close()
 		return nil, err
 	}
@@ -75,6 +80,16 @@ func Open(path string) (*Dir, error) {
 	return d, nil
 }
 
+// sweep removes what a process was writing when it was killed. Only whoever holds the lock writes here.
+func (d *Dir) sweep() {
+	for _, dir := range []string{"", "*"} {
+		left, _ := filepath.Glob(filepath.Join(d.path, dir, unfinished+"*")) // the pattern is a constant
+		for _, f := range left {
+			_ = os.Remove(f) // it only takes room
+		}
+	}
+}
+
 func holder(path string) string {
 	b, err := os.ReadFile(filepath.Join(path, lockFile))
 	if pid := strings.TrimSpace(string(b)); err == nil && pid != "" {
@@ -83,7 +98,7 @@ func holder(path string) string {
 	return ""
 }
 
-func (d *Dir) load() error {
+func (d *Dir) load(node sharding.NodeID) error {
 	b, err := os.ReadFile(filepath.Join(d.path, idFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -98,8 +113,13 @@ func (d *Dir) load() error {
 		if d.identity.V != version || d.identity.Server.IsZero() || d.identity.Store.IsZero() {
 			return fmt.Errorf("%s has version %d, this drover reads version %d: it was written by another release", filepath.Join(d.path, idFile), d.identity.V, version)
 		}
+		if of := d.identity.Node; of != "" && of != node {
+			return fmt.Errorf("data_dir %q belongs to node %q, this node is %q: give each node a data_dir of its own (an empty one for a new node, never a copy); a node keeps its name for the life of its data_dir: name = %q",
+				d.path, of, node, of)
+		}
 	}
 	next := d.identity
+	next.Node = node
 	next.Past = append(append([]sharding.Incarnation(nil), next.Past...), d.incarnation)
 	if n := len(next.Past) - maxPast - 1; n > 0 {
 		next.Past = next.Past[n:]
@@ -163,7 +183,7 @@ func (d *Dir) Close() error { return d.lock.Close() }
 
 // WriteFile writes a file whole or not at all: into a temporary one, synced, renamed, and the directory synced. Mode 0600.
 func WriteFile(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	f, err := os.CreateTemp(filepath.Dir(path), unfinished+"*")
 	if err != nil {
 		return err
 	}

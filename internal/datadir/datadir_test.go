@@ -1,6 +1,7 @@
 package datadir
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -14,10 +15,10 @@ import (
 // Spec 2.1: the raft server's UUID lives in data_dir, the incarnation is fresh each start, and the lock proves that the earlier ones are dead.
 func TestIdentityOutlivesTheProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "data")
-	a, err := Open(path)
+	a, err := Open(path, "a")
 	require.NoError(t, err)
 	assert.Empty(t, a.Supersedes())
-	_, err = Open(path)
+	_, err = Open(path, "a")
 	require.ErrorContains(t, err, "in use")
 	require.ErrorContains(t, err, "pid")
 	cluster := sharding.NewIncarnation()
@@ -25,7 +26,7 @@ func TestIdentityOutlivesTheProcess(t *testing.T) {
 	first := a.Incarnation()
 	require.NoError(t, a.Close())
 
-	b, err := Open(path)
+	b, err := Open(path, "a")
 	require.NoError(t, err)
 	defer b.Close()
 	assert.Equal(t, a.Identity().Server, b.Identity().Server)
@@ -43,7 +44,7 @@ func TestPastIsBounded(t *testing.T) {
 	path := t.TempDir()
 	var last sharding.Incarnation
 	for range 3 * maxPast {
-		d, err := Open(path)
+		d, err := Open(path, "a")
 		require.NoError(t, err)
 		if !last.IsZero() {
 			past := d.Supersedes()
@@ -60,7 +61,7 @@ func TestDamagedIdentityIsNamed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := t.TempDir()
 			require.NoError(t, os.WriteFile(filepath.Join(path, idFile), []byte(content), 0o600))
-			_, err := Open(path)
+			_, err := Open(path, "a")
 			require.ErrorContains(t, err, idFile)
 			left, err := os.ReadFile(filepath.Join(path, idFile))
 			require.NoError(t, err)
@@ -72,6 +73,69 @@ func TestDamagedIdentityIsNamed(t *testing.T) {
 func TestUnwritableIsAnError(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	_, err := Open(filepath.Join(file, "data"))
+	_, err := Open(filepath.Join(file, "data"), "a")
 	require.ErrorContains(t, err, "cannot be made")
+}
+
+// Spec 2.1: a raft server is known by the UUID in data_dir, so a copy of it under another name would be a second server with the first one's identity.
+func TestDirectoryOfAnotherNodeIsRefused(t *testing.T) {
+	path := t.TempDir()
+	a, err := Open(path, "a")
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	before, err := os.ReadFile(filepath.Join(path, idFile))
+	require.NoError(t, err)
+	copied := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(copied, idFile), before, 0o600))
+
+	for range 2 { // the refusal leaves no lock behind
+		_, err = Open(copied, "b")
+		require.ErrorContains(t, err, copied)
+		require.ErrorContains(t, err, `belongs to node "a", this node is "b"`)
+	}
+	left, err := os.ReadFile(filepath.Join(copied, idFile))
+	require.NoError(t, err)
+	assert.Equal(t, before, left, "nothing is lost")
+	a, err = Open(path, "a")
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+}
+
+// A file that was written before names were kept becomes that of the node that opens it.
+func TestIdentityWithoutANameIsTaken(t *testing.T) {
+	path := t.TempDir()
+	old := Identity{V: version, Server: sharding.NewIncarnation(), Store: sharding.NewIncarnation(), Cluster: sharding.NewIncarnation()}
+	b, err := json.Marshal(old)
+	require.NoError(t, err)
+	require.NotContains(t, string(b), "node", "as it was")
+	require.NoError(t, os.WriteFile(filepath.Join(path, idFile), b, 0o600))
+	d, err := Open(path, "a")
+	require.NoError(t, err)
+	assert.Equal(t, old.Server, d.Identity().Server)
+	assert.Equal(t, old.Cluster, d.Cluster())
+	require.NoError(t, d.Close())
+	_, err = Open(path, "b")
+	require.ErrorContains(t, err, `belongs to node "a"`)
+}
+
+// What a process was writing when it was killed takes no room for ever.
+func TestUnfinishedFilesGo(t *testing.T) {
+	path := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(path, "modules"), 0o700))
+	kept := filepath.Join(path, "modules", "kept")
+	require.NoError(t, os.WriteFile(kept, nil, 0o600))
+	for _, dir := range []string{path, filepath.Join(path, "modules")} {
+		f, err := os.CreateTemp(dir, unfinished+"*")
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+	}
+	d, err := Open(path, "a")
+	require.NoError(t, err)
+	defer d.Close()
+	left, err := filepath.Glob(filepath.Join(path, "*", "*"))
+	require.NoError(t, err)
+	assert.Equal(t, []string{kept}, left)
+	left, err = filepath.Glob(filepath.Join(path, unfinished+"*"))
+	require.NoError(t, err)
+	assert.Empty(t, left)
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/droverhq/drover/internal/loglimit"
@@ -15,14 +16,40 @@ import (
 
 // New returns a writer of log lines. Each goes one level down, because libraries think more of themselves than their users do: ERR becomes
 // WARN, WARN becomes INFO, the rest DEBUG; errors that only say that a peer is away, as happens whenever a node ends, are INFO. Lines of INFO and above that
-// say the same of the same peer pass once a minute, the first at once. from is the value of the key "from".
+// say the same of the same peer pass once a minute, the first at once; whatever they say, no more than burst pass in a second, because peers choose their
+// names and with them what is said of them. from is the value of the key "from".
 func New(l *slog.Logger, from string) io.Writer {
 	return &writer{l: l.With("from", from), limit: loglimit.Limiter{Every: time.Minute}}
 }
 
+// burst is how many lines of INFO and above pass in a second.
+const burst = 20
+
 type writer struct {
 	l     *slog.Logger
 	limit loglimit.Limiter
+
+	mu     sync.Mutex
+	second time.Time // in which passed is counted
+	passed int
+	lost   int // lines beyond burst since the last one that passed
+}
+
+// pass says whether this second has room for a line, and how many were lost since the last one.
+func (w *writer) pass() (ok bool, lost int) {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if now.Sub(w.second) >= time.Second {
+		w.second, w.passed = now, 0
+	}
+	if w.passed >= burst {
+		w.lost++
+		return false, 0
+	}
+	w.passed++
+	lost, w.lost = w.lost, 0
+	return true, lost
 }
 
 // Write implements io.Writer for one line.
@@ -47,6 +74,13 @@ func (w *writer) Write(line []byte) (int, error) {
 		}
 		if hidden > 0 {
 			attrs = []any{"repeated", hidden}
+		}
+		ok, lost := w.pass()
+		if !ok {
+			return len(line), nil
+		}
+		if lost > 0 {
+			attrs = append(attrs, "other_lines_lost", lost)
 		}
 	}
 	w.l.Log(context.Background(), level, text, attrs...)

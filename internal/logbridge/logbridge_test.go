@@ -63,3 +63,21 @@ func TestFloods(t *testing.T) {
 		write(fmt.Sprintf(beat, 1, 40, 1), true, "repeated=1")
 	})
 }
+
+// A peer that takes a new name for each line fills no log.
+func TestManySubjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		w := New(slog.New(slog.NewTextHandler(&out, nil)), "gossip")
+		for i := range 1000 {
+			_, err := fmt.Fprintf(w, "[WARN] memberlist: ignoring alive message for 'node-%d': no more are taken\n", i)
+			require.NoError(t, err)
+		}
+		assert.Equal(t, burst, bytes.Count(out.Bytes(), []byte("\n")))
+		time.Sleep(time.Second)
+		out.Reset()
+		_, err := io.WriteString(w, "[WARN] memberlist: something else\n")
+		require.NoError(t, err)
+		assert.Contains(t, out.String(), "other_lines_lost=980")
+	})
+}
