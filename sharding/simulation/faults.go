@@ -33,6 +33,8 @@ func faultKinds() []faultKind {
 		{"stop", 2, true, func(w *world) { w.stopNode(w.anyNode(), false) }},
 		{"pause", 7, true, func(w *world) { w.pauseFor(w.anyNode(), w.upTo(w.ttl*2)) }},
 		{"pause of the leader", 5, true, func(w *world) { w.pauseFor(w.leaderNode(), w.upTo(w.ttl*2)) }},
+		{"stalled goroutine", 5, true, func(w *world) { w.stallFor(w.anyNode(), w.upTo(w.ttl*3/2)) }},
+		{"stalled goroutine of the leader", 3, true, func(w *world) { w.stallFor(w.leaderNode(), w.upTo(w.ttl*3/2)) }},
 		{"isolation", 5, true, func(w *world) { w.isolate(w.anyNode(), w.upTo(w.ttl*3), true, true) }},
 		{"isolation of the leader", 5, true, func(w *world) { w.isolate(w.leaderNode(), w.upTo(w.ttl*3), true, true) }},
 		{"one-way isolation", 4, true, func(w *world) {
@@ -209,6 +211,21 @@ func (w *world) pauseFor(n *node, d time.Duration) {
 	if d > time.Second {
 		w.soon(w.upTo(time.Second), func() { w.tell(p.self, coordinator.MemberSuspect, time.Second) })
 		w.soon(d+w.upTo(time.Second), func() { w.tell(p.self, coordinator.MemberUp, time.Second) })
+	}
+}
+
+// stallFor holds up one goroutine of a process while the others go on.
+func (w *world) stallFor(n *node, d time.Duration) {
+	p := n.proc
+	if p == nil {
+		return
+	}
+	d = min(d, faultsTill-time.Duration(w.now))
+	lanes := p.lanes()
+	l := lanes[w.rng.IntN(len(lanes))]
+	l.stall(d)
+	if l == &p.sessionLane || l == &p.machineLane { // a region that stands still is no reason for a lapse
+		w.whilePaused(d, p.self)
 	}
 }
 

@@ -81,21 +81,21 @@ func (n *network) datagram(a, b *process, f func()) {
 	n.w.schedule(n.w.now+n.delay(a, b), b, f)
 }
 
-// send puts a message on the stream from a to b; what is sent while there is no stream is lost.
-func (n *network) send(a, b *process, c class, m protocol.Message) {
+// send puts a message on the stream from a to b. False: there is none, so surely nothing was sent.
+func (n *network) send(a, b *process, c class, m protocol.Message) bool {
 	key := streamKey{a.id, b.id, c}
 	s := n.streams[key]
 	if s == nil {
 		if n.down[key] {
-			return
+			return false
 		}
 		if s = n.dial(key, a, b); s == nil {
 			n.lost(key, a, b)
-			return
+			return true // lost with the attempt
 		}
 	}
 	if s.broken {
-		return // not noticed yet
+		return true // not noticed yet
 	}
 	if !n.open(a, b) || len(s.stalled) > 0 {
 		if len(s.stalled) == 0 {
@@ -103,9 +103,10 @@ func (n *network) send(a, b *process, c class, m protocol.Message) {
 		}
 		s.stalled = append(s.stalled, m)
 		n.stall(s)
-		return
+		return true
 	}
 	n.carry(s, m)
+	return true
 }
 
 func (n *network) carry(s *stream, m protocol.Message) {

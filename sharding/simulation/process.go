@@ -41,12 +41,15 @@ type process struct {
 	seen      map[sharding.Member]coordinator.MemberStatus // Serf's view, as told to the machine
 	client    *client
 
+	sessionLane, machineLane lane
+
 	closedFrom map[int]int64 // process id: when the last data stream from it was reported closed
 }
 
 // host is a region with the runtime of its entities.
 type host struct {
 	p      *process
+	lane   lane
 	region *region.Region
 	conf   region.Config
 	shards map[sharding.ShardID][]*shardRun // generations that run here, oldest first
@@ -74,6 +77,7 @@ func (w *world) start(n *node) *process {
 	n.starts++
 	p := &process{w: w, node: n, id: len(w.procs), alive: true, closedFrom: map[int]int64{}}
 	p.self = sharding.Member{Node: n.name, Incarnation: w.incarnation()}
+	p.sessionLane.p, p.machineLane.p = p, p
 	w.procs = append(w.procs, p)
 	w.byMember[p.self] = p
 	n.proc = p
@@ -90,7 +94,7 @@ func (w *world) start(n *node) *process {
 			Type: t.name, NumShards: t.shards, Hosts: hosts, Place: t.place, Expect: uint32(w.servers),
 			Strategy: protocol.StrategySpec{Source: "sim:" + t.strategy, Digest: digestOf(t.strategy), MovesPass: 4, MaxFailures: 3},
 		})
-		h := &host{p: p, shards: map[sharding.ShardID][]*shardRun{}, orders: map[protocol.ShardEpoch]bool{}}
+		h := &host{p: p, lane: lane{p: p}, shards: map[sharding.ShardID][]*shardRun{}, orders: map[protocol.ShardEpoch]bool{}}
 		h.conf = region.Config{
 			Self: p.self, Type: t.name, NumShards: t.shards, Hosts: hosts,
 			MaxMessages: w.maxMessages, MaxBytes: w.maxBytes, AskHomeEvery: 300 * time.Millisecond, HoldFor: w.holdFor, Off: w.opts.Region,
@@ -129,7 +133,7 @@ func (p *process) newMachine() *coordinator.Machine {
 }
 
 func (p *process) restoreMachine(index uint64, data []byte) {
-	p.do(func() {
+	p.machineLane.post(func() {
 		if err := p.machine.Restore(data); err != nil {
 			p.w.fail("I9", "snapshot of index %d does not restore on %v: %v", index, p.self, err)
 		}
@@ -160,6 +164,9 @@ func (p *process) resume() {
 	p.paused = false
 	late := p.deferred
 	p.deferred = nil
+	for _, l := range p.lanes() { // the goroutines go on in any order
+		l.stall(p.w.upTo(5 * time.Millisecond))
+	}
 	for _, e := range late {
 		p.w.schedule(p.w.now, p, e.do)
 	}
@@ -212,9 +219,6 @@ func (p *process) control(from sharding.Member, m protocol.Message) {
 		return
 	}
 	if p.machine != nil {
-		if _, ok := m.(*protocol.Register); ok {
-			p.w.observe(RegisterReceived{Leader: p.self, Member: from})
-		}
 		p.stepMachine(coordinator.Received{From: from, Message: m})
 	}
 }
@@ -267,7 +271,7 @@ func (p *process) leaderHinted(m sharding.Member, term uint64) {
 
 // stepSession feeds the session and does what it asks.
 func (p *process) stepSession(ev region.Event) {
-	p.do(func() {
+	p.sessionLane.post(func() {
 		w := p.w
 		w.steps++
 		commands := p.session.Step(p.now(), ev)
@@ -307,7 +311,7 @@ func (p *process) sessionCommand(c region.Command) {
 // step feeds a region and does what it asks.
 func (h *host) step(ev region.Event) {
 	p := h.p
-	p.do(func() {
+	h.lane.post(func() {
 		w := p.w
 		w.steps++
 		commands := h.region.Step(p.now(), ev)
@@ -392,25 +396,49 @@ func (h *host) transmit(c *region.Transmit) {
 		return
 	}
 	m := c.Message
-	if d, ok := m.(*protocol.Deliver); ok {
+	d, isDeliver := m.(*protocol.Deliver)
+	if isDeliver {
 		copied := *d
 		m = &copied
 	}
-	p.w.net.send(p, q, classData, m)
+	if !p.w.net.send(p, q, classData, m) && isDeliver {
+		p.refuse(d, "no stream to "+c.To.String())
+	}
+}
+
+// refuse ends a message that surely has not begun, as the shell does.
+func (p *process) refuse(d *protocol.Deliver, why string) {
+	if d.Mode == protocol.Tell {
+		p.w.observe(DeadLettered{Global: p.w.now, Member: p.self, Command: d.Command, Reason: why})
+		return
+	}
+	r := &protocol.Reply{Ask: d.Ask, Status: protocol.StatusUnavailable, Payload: []byte(why)}
+	if d.Sender == p.self {
+		p.client.replied(r)
+	} else if q := p.w.member(d.Sender); q != nil {
+		p.w.net.send(p, q, classData, r)
+	}
 }
 
 // stepMachine feeds the coordinator and does what it asks.
 func (p *process) stepMachine(ev coordinator.Event) {
-	p.do(func() {
-		w := p.w
-		w.steps++
-		commands := p.machine.Step(p.now(), ev)
-		w.logStep("coordinator", p, ev, len(commands))
-		for _, c := range commands {
-			w.logCommand("coordinator", p, c)
-			p.machineCommand(c)
+	p.machineLane.post(func() { p.runMachine(ev) })
+}
+
+func (p *process) runMachine(ev coordinator.Event) {
+	w := p.w
+	w.steps++
+	if r, ok := ev.(coordinator.Received); ok {
+		if _, ok := r.Message.(*protocol.Register); ok {
+			w.observe(RegisterReceived{Leader: p.self, Member: r.From})
 		}
-	})
+	}
+	commands := p.machine.Step(p.now(), ev)
+	w.logStep("coordinator", p, ev, len(commands))
+	for _, c := range commands {
+		w.logCommand("coordinator", p, c)
+		p.machineCommand(c)
+	}
 }
 
 func (p *process) machineCommand(c coordinator.Command) {

@@ -408,25 +408,29 @@ func (r *raft) apply() {
 		}
 	}
 	if d.snapIndex+r.w.snapshotEvery <= r.applied {
-		r.p.do(r.compact)
+		index := r.applied
+		r.p.machineLane.post(func() { r.compact(index) })
 	}
 }
 
-// compact takes a snapshot of the machine and forgets most of the log before it.
-func (r *raft) compact() {
+// compact takes a snapshot of the machine, which has applied index, and forgets most of the log before it.
+func (r *raft) compact(index uint64) {
 	d := r.disk
-	data, err := r.p.machine.Snapshot()
-	if err != nil {
-		r.w.fail("I9", "snapshot at %d on %v: %v", r.applied, r.p.self, err)
+	if index <= d.snapIndex { // a snapshot was installed meanwhile, or one was due twice
 		return
 	}
-	keep := r.applied - min(r.applied-d.first+1, r.w.rng.Uint64N(12)) + 1
-	term := d.termAt(r.applied)
+	data, err := r.p.machine.Snapshot()
+	if err != nil {
+		r.w.fail("I9", "snapshot at %d on %v: %v", index, r.p.self, err)
+		return
+	}
+	keep := index - min(index-d.first+1, r.w.rng.Uint64N(12)) + 1
+	term := d.termAt(index)
 	if keep > d.first {
 		d.log = append([]raftEntry(nil), d.log[keep-d.first:]...)
 		d.first = keep
 	}
-	d.snapIndex, d.snapTerm, d.snap = r.applied, term, data
+	d.snapIndex, d.snapTerm, d.snap = index, term, data
 }
 
 func (r *raft) installed(from int, term, index, sterm uint64, data []byte) {

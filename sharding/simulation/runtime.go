@@ -177,6 +177,12 @@ func (h *host) kill(s sharding.ShardID, e sharding.Epoch) {
 	if r := h.run(s, e); r != nil {
 		r.killed = true
 		r.drop()
+		for _, e := range r.order {
+			for _, d := range e.queue {
+				h.p.refuse(d, "the shard was taken from its node")
+			}
+			e.queue = nil
+		}
 		if r.ending {
 			delete(h.p.w.stuck, r.key) // only this generation hangs
 		}

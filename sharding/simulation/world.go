@@ -324,7 +324,7 @@ func (w *world) elected(p *process, term uint64) {
 
 // passed notes that a barrier of term has been applied on its leader.
 func (w *world) passed(p *process, term uint64) {
-	p.do(func() { w.observe(Barriered{Member: p.self, Term: term, At: p.now()}) })
+	p.machineLane.post(func() { w.observe(Barriered{Member: p.self, Term: term, At: p.now()}) })
 }
 
 // committed keeps the one log that all servers must agree on.
@@ -341,19 +341,17 @@ func (w *world) committed(index uint64, e raftEntry) {
 // applyEntry feeds one committed entry to a server's machine, and looks at what the first server that applies it made of it.
 func (p *process) applyEntry(index, term uint64, e *protocol.Entry) {
 	w := p.w
-	var fact Applied
-	first := false
-	p.do(func() {
-		if first = index > w.applied; first {
+	p.machineLane.post(func() {
+		var fact Applied
+		first := index > w.applied
+		if first {
 			w.applied = index
 			fact = Applied{Global: w.now, Index: index, Term: term, Entry: e}
 			if e.Kind == protocol.KindPlanMoves || e.Kind == protocol.KindAssignHomes || e.Kind == protocol.KindCompleteHandOff {
 				fact.Members, fact.Pins = viewMembers(p.machine.State()), w.viewPins(p.machine.State())
 			}
 		}
-	})
-	p.stepMachine(coordinator.Committed{Index: index, Term: term, Entry: e})
-	p.do(func() {
+		p.runMachine(coordinator.Committed{Index: index, Term: term, Entry: e})
 		if first && e.Kind != protocol.KindGrantLeases {
 			fact.Changes = w.changes(p.machine.State())
 			w.observe(fact)
