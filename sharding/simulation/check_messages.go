@@ -10,8 +10,9 @@ import (
 	"github.com/droverhq/drover/sharding/region"
 )
 
-// nothingLost is I11: no message begins twice, and one that never began has an excuse, something beyond a planned move between live
-// nodes that happened to one of the processes or streams on its way.
+// nothingLost is I11: no message begins twice, and one that never began has an excuse, something beyond a planned move between live nodes. One
+// of which nothing more was heard is where it was last seen: its stream broke, or that process has ended. One that was given up has its excuse in
+// what happened until then to the processes and streams on its way.
 type nothingLost struct {
 	bounds   Bounds
 	messages map[protocol.Command]*message
@@ -26,7 +27,10 @@ type message struct {
 	Submitted
 	begun, expired, overtaken bool
 	ended                     string
-	endedAt                   int64 // when ended was heard; 0: it was not
+	endedAt                   int64           // when ended was heard; 0: it was not
+	in                        sharding.Member // which process it was last seen in
+	to                        sharding.Member // and on the way to which; zero: none
+	seen                      int64
 }
 
 type ownedSince struct {
@@ -41,7 +45,7 @@ func (c *nothingLost) Name() string { return "I11 nothing lost or doubled" }
 func (c *nothingLost) Observe(f Fact) error {
 	switch f := f.(type) {
 	case Submitted:
-		m := &message{Submitted: f}
+		m := &message{Submitted: f, in: f.Member, seen: f.Global}
 		c.messages[f.Command] = m
 		c.order = append(c.order, m)
 	case Begun:
@@ -53,6 +57,14 @@ func (c *nothingLost) Observe(f Fact) error {
 			return fmt.Errorf("%v begins message %d of %v for %v in epoch %d, and it has begun before", f.Member, f.Command.Seq, m.Member, f.Key, f.Epoch)
 		}
 		m.begun = true
+	case Carried:
+		if m := c.messages[f.Command]; m != nil {
+			m.in, m.to, m.seen = f.From, f.To, f.Global
+		}
+	case Came:
+		if m := c.messages[f.Command]; m != nil {
+			m.in, m.to, m.seen = f.Member, sharding.Member{}, f.Global
+		}
 	case DeadLettered:
 		if m := c.messages[f.Command]; m != nil {
 			m.ended, m.endedAt = "dead letter: "+f.Reason, f.Global
@@ -91,12 +103,16 @@ func (c *nothingLost) Observe(f Fact) error {
 		}
 	case Ended:
 		for _, m := range c.order {
-			if m.begun || m.expired || c.died[m.Member] >= m.Global || c.excused(m) {
+			if m.begun || m.expired || m.ended != "" && c.excused(m) || m.ended == "" && c.vanished(m) {
 				continue
 			}
 			end := m.ended
-			if end == "" {
-				end = "nothing was heard of it"
+			switch {
+			case end != "":
+			case m.to.IsZero():
+				end = fmt.Sprintf("nothing was heard of it since it was with %v at %d ms", m.in, m.seen/1e6)
+			default:
+				end = fmt.Sprintf("nothing was heard of it since %v sent it to %v at %d ms", m.in, m.to, m.seen/1e6)
 			}
 			return fmt.Errorf("message %d of %v for %v (%q), sent at %d ms, never began, and nothing but planned moves happened on its way; %s",
 				m.Command.Seq, m.Member, m.Key, m.Entity, m.Global/1e6, end)
@@ -105,28 +121,52 @@ func (c *nothingLost) Observe(f Fact) error {
 	return nil
 }
 
-// patience is for how long after it was sent a disturbance may still hit a message of which nothing more is heard. One that is refused later was
-// still on its way until then: without a leader a message waits for its shard's home as long as that takes.
-const patience = int64(10e9)
+// vanished says whether a message of which nothing more was heard may have ended with its process or stream.
+func (c *nothingLost) vanished(m *message) bool {
+	if m.Ask != 0 && c.died[m.Member] >= m.Global {
+		return true // whoever was to hear of it has ended
+	}
+	if m.to.IsZero() {
+		return c.died[m.in] >= m.seen
+	}
+	from, to := m.seen-c.bounds.Lag, m.seen+stallTime
+	first := sort.Search(len(c.excuses), func(i int) bool { return c.excuses[i].Global >= from })
+	for _, e := range c.excuses[first:] {
+		switch {
+		case e.Global > to:
+			return false
+		case e.Kind == DisturbedProcess && (e.A == m.in || e.A == m.to), // its streams end with it
+			e.Kind == DisturbedStream && e.Data && (e.A == m.in && e.B == m.to || e.A == m.to && e.B == m.in):
+			return true
+		}
+	}
+	return false
+}
+
+// stallTime is for how long a message may be on a stream: a link that is cut stalls it for so long.
+const stallTime = int64(5e9)
+
+// oldMap is how old a sender's belief in the owner may be.
+const oldMap = int64(10e9)
 
 func (c *nothingLost) excused(m *message) bool {
-	from, to := m.Global-c.bounds.Lag, max(m.Global+patience, m.endedAt)
+	from, to := m.Global-c.bounds.Lag, m.endedAt
 	involved := map[sharding.Member]bool{m.Member: true}
 	owners := c.owners[m.Key]
 	for i, o := range owners {
-		if o.global <= to && (i+1 == len(owners) || owners[i+1].global >= from-patience) { // or its map is old
+		if o.global <= to && (i+1 == len(owners) || owners[i+1].global >= from-oldMap) { // or its map is old
 			involved[o.owner] = true
 		}
 	}
 	for member := range involved { // unordered: one of them is enough
 		for _, at := range c.fenced[member] {
-			if at >= from-patience && at <= to {
+			if at >= from-oldMap && at <= to {
 				return true
 			}
 		}
 	}
 	if m.overtaken { // refused because the shard had changed hands without handoff, and the sender's map is as old as that
-		from, to = from-patience, math.MaxInt64
+		from, to = from-oldMap, math.MaxInt64
 	}
 	first := sort.Search(len(c.excuses), func(i int) bool { return c.excuses[i].Global >= from })
 	for _, e := range c.excuses[first:] {

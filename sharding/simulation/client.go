@@ -37,6 +37,11 @@ func (c *client) next() {
 		}
 		t := w.types[w.pick(len(w.types))]
 		entity := t.entities[w.rng.IntN(len(t.entities))]
+		if w.rng.IntN(30) == 0 { // a ShardRef
+			shard := sharding.ShardOf(entity, t.shards)
+			w.contacted[ShardKey{t.name, shard}] = true
+			c.p.host(t.name).step(region.HomeWanted{Shard: shard})
+		}
 		n := 1
 		if w.rng.IntN(12) == 0 {
 			n = 2 + w.rng.IntN(6)

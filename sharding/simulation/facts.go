@@ -132,6 +132,17 @@ type (
 		Ask     uint64
 		Wait    int64 // ns to the deadline of an Ask
 	}
+	// Carried: From put a message on its stream to To, or could have. Came: it arrived there.
+	Carried struct {
+		Global   int64
+		Command  protocol.Command
+		From, To sharding.Member
+	}
+	Came struct {
+		Global  int64
+		Command protocol.Command
+		Member  sharding.Member
+	}
 	// Replied: an Ask of the member ended by a reply. Echo: the payload is the one that was asked.
 	Replied struct {
 		Global  int64
@@ -213,6 +224,8 @@ func (Effected) fact()         {}
 func (HandOffTaken) fact()     {}
 func (Delivered) fact()        {}
 func (Submitted) fact()        {}
+func (Carried) fact()          {}
+func (Came) fact()             {}
 func (Replied) fact()          {}
 func (Expired) fact()          {}
 func (DeadLettered) fact()     {}

@@ -29,6 +29,7 @@ func faultKinds() []faultKind {
 		{"crash", 6, true, func(w *world) { w.crashFor(w.anyNode(), w.upTo(4*time.Second)) }},
 		{"crash of the leader", 4, true, func(w *world) { w.crashFor(w.leaderNode(), w.upTo(4*time.Second)) }},
 		{"quick restart", 3, true, func(w *world) { w.crashFor(w.anyNode(), w.upTo(50*time.Millisecond)) }},
+		{"data lost", 2, true, func(w *world) { w.loseData(w.upTo(2 * time.Second)) }},
 		{"stop with drain", 3, true, func(w *world) { w.stopNode(w.anyNode(), true) }},
 		{"stop", 2, true, func(w *world) { w.stopNode(w.anyNode(), false) }},
 		{"pause", 7, true, func(w *world) { w.pauseFor(w.anyNode(), w.upTo(w.ttl*2)) }},
@@ -75,6 +76,7 @@ func faultKinds() []faultKind {
 		{"move", 24, false, func(w *world) { w.moveShard(w.anyShard(), w.anyNode(), nil) }},
 		{"drain", 4, false, func(w *world) { w.drainFor(w.anyNode(), w.upTo(3*time.Second)) }},
 		{"pin", 4, false, func(w *world) { w.pinFor(w.anyShard(), w.anyNode(), w.upTo(5*time.Second)) }},
+		{"forget", 3, false, func(w *world) { w.ask(coordinator.ForgetNode{Node: w.anyNode().name}, nil) }},
 		{"pause of rebalancing", 1, false, func(w *world) {
 			w.ask(coordinator.Pause{On: true}, nil)
 			w.soon(w.upTo(2*time.Second), func() { w.ask(coordinator.Pause{}, nil) })
@@ -161,6 +163,14 @@ func (w *world) crashFor(n *node, d time.Duration) {
 	}
 	p.crash("crash")
 	w.soon(d, func() { w.revive(n) })
+}
+
+// loseData restarts a plain node with an empty data_dir: nobody learns from it that the process before is dead. A server that loses its
+// disk is another server (spec 2.1), and servers do not change here.
+func (w *world) loseData(d time.Duration) {
+	n := w.nodes[w.servers+w.rng.IntN(len(w.nodes)-w.servers)]
+	w.crashFor(n, d)
+	n.former, n.cluster = nil, sharding.Incarnation{}
 }
 
 func (w *world) revive(n *node) {

@@ -73,12 +73,15 @@ func (n *network) delay(a, b *process) int64 {
 	return d
 }
 
-// datagram delivers f at b after a while, or loses it.
+// datagram delivers f at b after a while, at times twice, or loses it.
 func (n *network) datagram(a, b *process, f func()) {
 	if !b.alive || !n.open(a, b) || n.w.rng.IntN(500) == 0 {
 		return
 	}
 	n.w.schedule(n.w.now+n.delay(a, b), b, f)
+	if n.w.rng.IntN(200) == 0 {
+		n.w.schedule(n.w.now+n.delay(a, b), b, f)
+	}
 }
 
 // send puts a message on the stream from a to b. False: there is none, so surely nothing was sent.

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"slices"
 	"time"
 
 	"github.com/droverhq/drover/sharding"
@@ -18,8 +19,12 @@ type node struct {
 	clock  clock
 	disk   *raftDisk
 	proc   *process // nil: none runs
-	former []sharding.Incarnation
 	starts int
+	late   bool // joins while the cluster has run for a while
+
+	// In its data_dir:
+	former  []sharding.Incarnation
+	cluster sharding.Incarnation
 }
 
 // process is one incarnation of a node: the shell around the machines, as package node is in the real thing.
@@ -84,9 +89,8 @@ func (w *world) start(n *node) *process {
 	w.logf("life", p, "starts (%d. time)", n.starts)
 
 	info := protocol.NodeInfo{Address: string(n.name) + ":7000", Zone: []string{"a", "b"}[n.slot%2], Version: "1.0", Capacity: 100}
-	conf := region.SessionConfig{Self: p.self, Info: info, RegisterEvery: 2 * time.Second, Off: w.opts.Region}
-	if len(n.former) > 0 {
-		conf.Supersedes = append(conf.Supersedes, n.former[len(n.former)-1])
+	conf := region.SessionConfig{
+		Self: p.self, Info: info, Supersedes: slices.Clone(n.former), ClusterID: n.cluster, RegisterEvery: 2 * time.Second, Off: w.opts.Region,
 	}
 	for i, t := range w.types {
 		hosts := i == 0 || !n.proxy
@@ -119,6 +123,7 @@ func (w *world) start(n *node) *process {
 	for _, h := range p.regions {
 		h.tick()
 	}
+	p.measureLoad()
 	p.client.next()
 	w.serfJoined(p)
 	return p
@@ -182,6 +187,22 @@ func (p *process) tickSession() {
 	p.after(48*time.Millisecond, p.tickSession)
 }
 
+// measureLoad tells the session now and then what a node would measure.
+func (p *process) measureLoad() {
+	w := p.w
+	entities := uint64(0)
+	load := protocol.NodeLoad{Entities: &entities}
+	for _, h := range p.regions {
+		for _, g := range h.owned {
+			s := protocol.ShardLoad{Type: h.conf.Type, Shard: g.Shard, Entities: w.rng.Uint32N(20), Rate: w.rng.Uint32N(1000)}
+			entities += uint64(s.Entities)
+			load.Shards = append(load.Shards, s)
+		}
+	}
+	p.stepSession(region.LoadMeasured{Load: load})
+	p.after(time.Second, p.measureLoad)
+}
+
 func (h *host) tick() {
 	h.step(region.Ticked{})
 	h.p.after(48*time.Millisecond, h.tick)
@@ -195,6 +216,7 @@ func (p *process) receive(from *process, c class, m protocol.Message) {
 	}
 	switch m := m.(type) {
 	case *protocol.Deliver:
+		p.w.observe(Came{Global: p.w.now, Command: m.Command, Member: p.self})
 		if h := p.host(m.Type); h != nil {
 			h.step(region.Arrived{From: from.self, Deliver: m})
 		}
@@ -300,6 +322,8 @@ func (p *process) sessionCommand(c region.Command) {
 		p.w.observe(Advanced{Member: p.self, Revision: c.Revision})
 	case region.LeaderChanged:
 		p.following = c.Leader
+	case region.Registered:
+		p.node.cluster = c.ClusterID
 	case region.Drained:
 		p.w.logf("life", p, "drained")
 		p.w.stopped(p)
@@ -401,7 +425,11 @@ func (h *host) transmit(c *region.Transmit) {
 		copied := *d
 		m = &copied
 	}
-	if !p.w.net.send(p, q, classData, m) && isDeliver {
+	sent := p.w.net.send(p, q, classData, m)
+	switch {
+	case isDeliver && sent:
+		p.w.observe(Carried{Global: p.w.now, Command: d.Command, From: p.self, To: c.To})
+	case isDeliver:
 		p.refuse(d, "no stream to "+c.To.String())
 	}
 }

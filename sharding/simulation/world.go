@@ -204,8 +204,15 @@ func (w *world) setUp() {
 		})
 	}
 	w.net = newNetwork(w, n)
+	if last := n - 1; last > w.servers && w.rng.IntN(3) == 0 {
+		w.nodes[w.servers].late = true
+	}
 	for _, n := range w.nodes {
-		w.schedule(w.rng.Int64N(int64(500*time.Millisecond)), nil, func() { w.start(n) })
+		at := w.rng.Int64N(int64(500 * time.Millisecond))
+		if n.late {
+			at = int64(faultsFrom) + w.rng.Int64N(int64(faultsTill-faultsFrom))
+		}
+		w.schedule(at, nil, func() { w.revive(n) })
 	}
 	w.schedule(int64(400*time.Millisecond), nil, w.createCluster)
 	w.plan()
