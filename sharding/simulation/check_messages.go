@@ -2,7 +2,7 @@ package simulation
 
 import (
 	"fmt"
-	"math"
+	"slices"
 	"sort"
 
 	"github.com/droverhq/drover/sharding"
@@ -25,12 +25,12 @@ type nothingLost struct {
 
 type message struct {
 	Submitted
-	begun, expired, overtaken bool
-	ended                     string
-	endedAt                   int64           // when ended was heard; 0: it was not
-	in                        sharding.Member // which process it was last seen in
-	to                        sharding.Member // and on the way to which; zero: none
-	seen                      int64
+	begun, expired bool
+	ended, reason  string          // how and why it was given up; "": that was not heard of
+	endedAt        int64           // when
+	in             sharding.Member // which process it was last seen in
+	to             sharding.Member // and on the way to which; zero: none
+	seen           int64
 }
 
 type ownedSince struct {
@@ -67,14 +67,12 @@ func (c *nothingLost) Observe(f Fact) error {
 		}
 	case DeadLettered:
 		if m := c.messages[f.Command]; m != nil {
-			m.ended, m.endedAt = "dead letter: "+f.Reason, f.Global
-			m.overtaken = f.Reason == region.DeadOvertaken
+			m.ended, m.reason, m.endedAt = "dead letter: "+f.Reason, f.Reason, f.Global
 		}
 	case Replied:
 		if m := c.messages[f.Command]; m != nil && f.Status != protocol.StatusOK {
 			m.expired = m.expired || f.Global-m.Global >= m.Wait*9/10-5e6 // by the clock of whoever held it
-			m.overtaken = f.Reason == region.DeadOvertaken
-			m.endedAt = f.Global
+			m.reason, m.endedAt = f.Reason, f.Global
 			m.ended = fmt.Sprintf("reply with status %d at %d ms: %s", f.Status, f.Global/1e6, f.Reason)
 		}
 	case Expired:
@@ -149,41 +147,58 @@ const stallTime = int64(5e9)
 // oldMap is how old a sender's belief in the owner may be.
 const oldMap = int64(10e9)
 
+// What a message is given up for, beside the reasons of the region.
+const (
+	reasonNoStream = "no stream"
+	reasonTaken    = "the shard was taken from its node"
+)
+
+// excused says whether something happened to a message that was given up, of the kind that its reason names, until then.
 func (c *nothingLost) excused(m *message) bool {
 	from, to := m.Global-c.bounds.Lag, m.endedAt
+	kinds := []Disturbance{DisturbedStream, DisturbedProcess, DisturbedShard}
+	switch m.reason {
+	case region.DeadBufferFull:
+		kinds = []Disturbance{DisturbedBuffer}
+	case reasonNoStream:
+		kinds = []Disturbance{DisturbedStream, DisturbedProcess}
+	case reasonTaken:
+		kinds = []Disturbance{DisturbedShard}
+	case region.DeadOvertaken: // the shard had changed hands without handoff, and the sender's map may be as old as that
+		kinds = []Disturbance{DisturbedShard}
+		from -= oldMap
+	case region.DeadLate: // a hold ended early with a stream or member that had gone, and the sender's map was as old as that
+		from -= oldMap
+	}
 	involved := map[sharding.Member]bool{m.Member: true}
 	owners := c.owners[m.Key]
 	for i, o := range owners {
-		if o.global <= to && (i+1 == len(owners) || owners[i+1].global >= from-oldMap) { // or its map is old
+		if o.global <= to && (i+1 == len(owners) || owners[i+1].global >= m.Global-c.bounds.Lag-oldMap) {
 			involved[o.owner] = true
 		}
 	}
-	for member := range involved { // unordered: one of them is enough
-		for _, at := range c.fenced[member] {
-			if at >= from-oldMap && at <= to {
-				return true
+	if m.reason == region.DeadLate {
+		for member := range involved { // unordered: one of them is enough
+			for _, at := range c.fenced[member] {
+				if at >= from && at <= to {
+					return true
+				}
 			}
 		}
-	}
-	if m.overtaken { // refused because the shard had changed hands without handoff, and the sender's map is as old as that
-		from, to = from-oldMap, math.MaxInt64
 	}
 	first := sort.Search(len(c.excuses), func(i int) bool { return c.excuses[i].Global >= from })
 	for _, e := range c.excuses[first:] {
 		if e.Global > to {
 			break
 		}
+		if !slices.Contains(kinds, e.Kind) {
+			continue
+		}
 		switch e.Kind {
 		case DisturbedShard:
 			if e.Key == m.Key {
 				return true
 			}
-			continue
-		}
-		if e.Global < m.Global-c.bounds.Lag {
-			continue
-		}
-		switch e.Kind {
 		case DisturbedStream:
 			if e.Data && involved[e.A] && involved[e.B] {
 				return true

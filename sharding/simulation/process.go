@@ -430,7 +430,7 @@ func (h *host) transmit(c *region.Transmit) {
 	case isDeliver && sent:
 		p.w.observe(Carried{Global: p.w.now, Command: d.Command, From: p.self, To: c.To})
 	case isDeliver:
-		p.refuse(d, "no stream to "+c.To.String())
+		p.refuse(d, reasonNoStream)
 	}
 }
 

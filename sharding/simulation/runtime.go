@@ -179,7 +179,7 @@ func (h *host) kill(s sharding.ShardID, e sharding.Epoch) {
 		r.drop()
 		for _, e := range r.order {
 			for _, d := range e.queue {
-				h.p.refuse(d, "the shard was taken from its node")
+				h.p.refuse(d, reasonTaken)
 			}
 			e.queue = nil
 		}
