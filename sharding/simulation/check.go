@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/droverhq/drover/sharding"
 	"github.com/droverhq/drover/sharding/protocol"
@@ -23,6 +24,7 @@ func Checkers(bounds Bounds) []Checker {
 
 // Bounds are the times of a run that checkers need, in nanoseconds.
 type Bounds struct {
+	HandOff  int64 // time-out of a handoff
 	LeaseTTL int64 // of the cluster, all run long but with Options.Raise
 	Memory   int64 // how long a disturbance excuses a lapse (I16)
 	Lag      int64 // how long after a stream was down a message may still be lost through it (I11)
@@ -169,29 +171,22 @@ func (c *termFence) Observe(f Fact) error {
 
 // barrier is I5.
 type barrier struct {
-	elected map[sharding.Member]uint64
-	passed  map[sharding.Member]uint64
+	passed map[sharding.Member]uint64 // newest term
 }
 
-func newBarrier() *barrier {
-	return &barrier{map[sharding.Member]uint64{}, map[sharding.Member]uint64{}}
-}
+func newBarrier() *barrier      { return &barrier{map[sharding.Member]uint64{}} }
 func (c *barrier) Name() string { return "I5 barrier" }
 func (c *barrier) Observe(f Fact) error {
 	switch f := f.(type) {
-	case Elected:
-		c.elected[f.Member] = f.Term
 	case Barriered:
 		c.passed[f.Member] = max(c.passed[f.Member], f.Term)
 	case Acted:
-		if c.passed[f.Member] == 0 {
-			return fmt.Errorf("%v does %s and has passed no barrier", f.Member, f.What)
+		term := max(f.Leads, f.Term)
+		if f.Entry != nil {
+			term = max(term, f.Entry.Term)
 		}
-		if f.Entry != nil && f.Entry.Term > c.passed[f.Member] {
-			return fmt.Errorf("%v proposes in term %d, and the last barrier that it passed is of term %d", f.Member, f.Entry.Term, c.passed[f.Member])
-		}
-		if f.Term > c.passed[f.Member] {
-			return fmt.Errorf("%v does %s in term %d, and the last barrier that it passed is of term %d", f.Member, f.What, f.Term, c.passed[f.Member])
+		if passed := c.passed[f.Member]; passed < term || passed == 0 {
+			return fmt.Errorf("%v does %s in term %d, and the last barrier that it passed is of term %d", f.Member, f.What, term, passed)
 		}
 	}
 	return nil
@@ -211,6 +206,15 @@ func (recheck) Observe(f Fact) error {
 		b, n := ch.Before, ch.After
 		bad := func(format string, args ...any) error {
 			return fmt.Errorf("entry %d (kind %d): %v: %s", a.Index, a.Entry.Kind, ch.Key, fmt.Sprintf(format, args...))
+		}
+		if a.Entry.Term != a.Term {
+			return bad("changed by an entry of term %d that was committed in term %d", a.Entry.Term, a.Term)
+		}
+		if d := decision(a.Entry); d != nil && d.Cause != protocol.CauseOperator && d.Seq != a.Strategy {
+			return bad("decided by strategy %d, and %d is in force", d.Seq, a.Strategy)
+		}
+		if err := asNamed(a.Entry, ch); err != nil {
+			return bad("%v", err)
 		}
 		switch {
 		case n.State == protocol.Moving && b.State != protocol.Moving:
@@ -233,14 +237,53 @@ func (recheck) Observe(f Fact) error {
 			if b.State != protocol.Unassigned {
 				return bad("gets a home while %v at %v", b.State, b.Owner)
 			}
-			if m, ok := a.Members[n.Owner]; !ok || !m.Hosts[ch.Key.Type] {
-				return bad("gets a home at %v, which is not registered for the type", n.Owner)
+			if m, ok := a.Members[n.Owner]; !ok || !m.Hosts[ch.Key.Type] || m.Draining {
+				return bad("gets a home at %v, which is not registered for the type or is draining", n.Owner)
 			}
 		case n.State == protocol.Homed && n.Owner != b.Owner:
 			if m, ok := a.Members[n.Owner]; !ok || !m.Hosts[ch.Key.Type] || m.Draining {
 				return bad("goes to %v, which is not fit", n.Owner)
 			}
 		}
+	}
+	return nil
+}
+
+// decision is what an entry of moves or homes follows from; nil: it is none.
+func decision(e *protocol.Entry) *protocol.Decision {
+	switch {
+	case e.PlanMoves != nil:
+		return &e.PlanMoves.Decision
+	case e.AssignHomes != nil:
+		return &e.AssignHomes.Decision
+	}
+	return nil
+}
+
+// asNamed holds a change against the shard and epoch that the entry was proposed on; entries about members name none.
+func asNamed(e *protocol.Entry, ch Change) error {
+	var named []protocol.ShardEpoch
+	switch {
+	case e.AssignHomes != nil:
+		for _, h := range e.AssignHomes.Homes {
+			named = append(named, protocol.ShardEpoch{Shard: h.Shard, Epoch: h.Epoch})
+		}
+	case e.CompleteHandOff != nil:
+		if c := e.CompleteHandOff; c.From != ch.Before.Owner {
+			return fmt.Errorf("handed off by %v, and %v has it", c.From, ch.Before.Owner)
+		}
+		named = append(named, protocol.ShardEpoch{Shard: e.CompleteHandOff.Shard, Epoch: e.CompleteHandOff.Epoch})
+	case e.AbortHandOff != nil:
+		named = append(named, protocol.ShardEpoch{Shard: e.AbortHandOff.Shard, Epoch: e.AbortHandOff.Epoch})
+	case e.FenceShards != nil:
+		named = e.FenceShards.Shards
+	case e.ReleaseShards != nil:
+		named = e.ReleaseShards.Shards
+	default:
+		return nil
+	}
+	if want := (protocol.ShardEpoch{Shard: ch.Key.Shard, Epoch: ch.Before.Epoch}); !slices.Contains(named, want) {
+		return fmt.Errorf("changes in epoch %d, which the entry does not name", ch.Before.Epoch)
 	}
 	return nil
 }
@@ -284,10 +327,11 @@ type longestTTL struct {
 	ttl     int64
 	barrier map[sharding.Member]Barriered
 	back    map[[2]sharding.Member]bool // (leader, member): registered since the leader's barrier
+	owner   map[ShardKey]sharding.Member
 }
 
 func newLongestTTL(b Bounds) *longestTTL {
-	return &longestTTL{b.LeaseTTL, map[sharding.Member]Barriered{}, map[[2]sharding.Member]bool{}}
+	return &longestTTL{b.LeaseTTL, map[sharding.Member]Barriered{}, map[[2]sharding.Member]bool{}, map[ShardKey]sharding.Member{}}
 }
 func (c *longestTTL) Name() string { return "I7 longest TTL" }
 func (c *longestTTL) Observe(f Fact) error {
@@ -303,18 +347,36 @@ func (c *longestTTL) Observe(f Fact) error {
 		}
 	case RegisterReceived:
 		c.back[[2]sharding.Member{f.Leader, f.Member}] = true
+	case Applied:
+		for _, ch := range f.Changes {
+			c.owner[ch.Key] = ch.After.Owner
+		}
 	case Acted:
-		if f.Entry == nil || f.Entry.Deregister == nil || f.Entry.Deregister.Cause != protocol.CauseLapsed {
+		if f.Entry == nil {
 			return nil
 		}
-		gone := f.Entry.Deregister.Member
-		b, ok := c.barrier[f.Member]
-		if !ok || c.back[[2]sharding.Member{f.Member, gone}] {
-			return nil
+		if d := f.Entry.Deregister; d != nil && d.Cause == protocol.CauseLapsed {
+			return c.lapsed(f, d.Member)
 		}
-		if waited := int64(f.At - b.At); waited < c.ttl+c.ttl/10 {
-			return fmt.Errorf("%v takes %v as lapsed %d ms after its barrier, and leases may run for %d ms with margin", f.Member, gone, waited/1e6, (c.ttl+c.ttl/10)/1e6)
+		if r := f.Entry.ReleaseShards; r != nil && r.Cause == protocol.CauseLapsed {
+			for _, se := range r.Shards {
+				if err := c.lapsed(f, c.owner[ShardKey{r.Type, se.Shard}]); err != nil {
+					return err
+				}
+			}
 		}
+	}
+	return nil
+}
+
+// lapsed judges a leader that takes a member's lease as lapsed.
+func (c *longestTTL) lapsed(f Acted, gone sharding.Member) error {
+	b, ok := c.barrier[f.Member]
+	if !ok || c.back[[2]sharding.Member{f.Member, gone}] {
+		return nil
+	}
+	if waited := int64(f.At - b.At); waited < c.ttl+c.ttl/10 {
+		return fmt.Errorf("%v takes %v as lapsed %d ms after its barrier, and leases may run for %d ms with margin", f.Member, gone, waited/1e6, (c.ttl+c.ttl/10)/1e6)
 	}
 	return nil
 }

@@ -321,11 +321,12 @@ type reasons struct {
 	left      map[sharding.Member]bool
 	disturbed map[[2]sharding.Member]int64 // (member, peer or zero): last time
 	leaders   map[uint64]sharding.Member
+	moving    map[ShardKey]int64        // since when
 	proposed  map[*protocol.Entry]int64 // when; an entry may commit much later, with a later leader
 }
 
 func newReasons(b Bounds) *reasons {
-	return &reasons{b, map[uint64]sharding.TypeName{}, map[sharding.Member]bool{}, map[sharding.Member]bool{}, map[[2]sharding.Member]int64{}, map[uint64]sharding.Member{}, map[*protocol.Entry]int64{}}
+	return &reasons{b, map[uint64]sharding.TypeName{}, map[sharding.Member]bool{}, map[sharding.Member]bool{}, map[[2]sharding.Member]int64{}, map[uint64]sharding.Member{}, map[ShardKey]int64{}, map[*protocol.Entry]int64{}}
 }
 func (c *reasons) Name() string { return "I16 nothing moves without a reason" }
 func (c *reasons) Observe(f Fact) error {
@@ -353,6 +354,9 @@ func (c *reasons) Observe(f Fact) error {
 			c.passes[f.Index] = f.Entry.BeginPass.Type
 		}
 		for _, ch := range f.Changes {
+			if ch.After.State == protocol.Moving && ch.Before.State != protocol.Moving {
+				c.moving[ch.Key] = f.Global
+			}
 			if ch.After.Owner == ch.Before.Owner && ch.After.State == ch.Before.State && ch.After.Epoch == ch.Before.Epoch {
 				continue
 			}
@@ -385,6 +389,15 @@ func (c *reasons) unreasonable(a Applied, ch Change) string {
 	case protocol.KindFenceShards:
 		if !serving(ch.Before.State) {
 			return "it was not being served"
+		}
+		switch since := a.Global - c.moving[ch.Key]; e.FenceShards.Cause {
+		case protocol.CauseStopped: // the owner says so
+		case protocol.CauseTimeout:
+			if ch.Before.State != protocol.Moving || float64(since) < float64(c.bounds.HandOff)/(1+maxDrift) {
+				return fmt.Sprintf("no handoff has timed out: this one has begun %d ms ago", since/1e6)
+			}
+		default:
+			return fmt.Sprintf("cause %q", e.FenceShards.Cause)
 		}
 	case protocol.KindReleaseShards:
 		if ch.Before.State != protocol.Fenced {

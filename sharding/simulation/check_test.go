@@ -31,6 +31,9 @@ func to(target sharding.Member, r protocol.ShardRecord) protocol.ShardRecord {
 
 func applied(index uint64, e *protocol.Entry, before, after protocol.ShardRecord) Applied {
 	hosts := map[sharding.TypeName]bool{"cart": true}
+	if e.Term == 0 {
+		e.Term = 1
+	}
 	return Applied{
 		Global: int64(index) * 1e9, Index: index, Term: 1, Entry: e, Changes: []Change{{cart7, before, after}},
 		Members: map[sharding.Member]MemberView{alice: {Hosts: hosts}, bob: {Hosts: hosts}, carol: {Hosts: hosts, Draining: true}},
@@ -39,7 +42,25 @@ func applied(index uint64, e *protocol.Entry, before, after protocol.ShardRecord
 }
 
 func homes() *protocol.Entry {
-	return &protocol.Entry{Kind: protocol.KindAssignHomes, AssignHomes: &protocol.AssignHomes{Type: "cart"}}
+	return &protocol.Entry{Kind: protocol.KindAssignHomes, AssignHomes: &protocol.AssignHomes{
+		Type: "cart", Homes: []protocol.Home{{Shard: 7}, {Shard: 7, Epoch: 1}},
+	}}
+}
+
+func fence(cause protocol.Cause) *protocol.Entry {
+	return &protocol.Entry{Kind: protocol.KindFenceShards, FenceShards: &protocol.FenceShards{
+		Type: "cart", Shards: []protocol.ShardEpoch{{Shard: 7, Epoch: 1}}, Cause: cause,
+	}}
+}
+
+func release(cause protocol.Cause) *protocol.Entry {
+	return &protocol.Entry{Kind: protocol.KindReleaseShards, ReleaseShards: &protocol.ReleaseShards{
+		Type: "cart", Shards: []protocol.ShardEpoch{{Shard: 7, Epoch: 1}}, Cause: cause,
+	}}
+}
+
+func completed(from sharding.Member, epoch sharding.Epoch) *protocol.Entry {
+	return &protocol.Entry{Kind: protocol.KindCompleteHandOff, CompleteHandOff: &protocol.CompleteHandOff{Type: "cart", Shard: 7, Epoch: epoch, From: from}}
 }
 
 func plan(from sharding.Member, epoch sharding.Epoch, cause protocol.Cause) *protocol.Entry {
@@ -73,6 +94,14 @@ func TestCheckers(t *testing.T) {
 	reply := func(seq uint64, s protocol.Status, echo bool) Replied {
 		return Replied{Member: alice, Command: sent(seq, seq).Command, Ask: seq, Status: s, Echo: echo, Global: 20e9 + 9e8}
 	}
+	otherStrategy := applied(9, plan(alice, 1, ""), homed(alice, 1, 5), to(bob, homed(alice, 1, 5)))
+	otherStrategy.Strategy = 2
+	otherTerm := applied(9, plan(alice, 1, ""), homed(alice, 1, 5), to(bob, homed(alice, 1, 5)))
+	otherTerm.Term = 2
+	moving := to(bob, homed(alice, 1, 5))
+	carried, came := Carried{20e9, sent(1, 0).Command, alice, bob}, Came{21e9, sent(1, 0).Command, bob}
+	gaveUp := func(reason string) Fact { return DeadLettered{21e9, bob, sent(1, 0).Command, reason} }
+	ended := func(m sharding.Member, at int64) Fact { return Disturbed{Global: at, Kind: DisturbedProcess, A: m} }
 	soon := sent(1, 1)
 	soon.Wait = 1e9
 	full := func(m sharding.Member, at int64) Fact { return Disturbed{Global: at, Kind: DisturbedBuffer, A: m} }
@@ -109,8 +138,9 @@ func TestCheckers(t *testing.T) {
 		{"dropped", "I4", []Fact{Judged{alice, bob, carol, true, 3, protocol.FrameHandOff, 0}}, ""},
 
 		{"after the barrier", "I5", []Fact{Elected{alice, 2}, Barriered{alice, 2, 0}, Acted{Member: alice, What: "send", Term: 2}}, ""},
-		{"before any barrier", "I5", []Fact{Elected{alice, 2}, Acted{Member: alice, What: "ask"}}, "has passed no barrier"},
-		{"before this barrier", "I5", []Fact{Barriered{alice, 2, 0}, Elected{alice, 4}, Acted{Member: alice, Entry: &protocol.Entry{Term: 4}}}, "proposes in term 4"},
+		{"before any barrier", "I5", []Fact{Elected{alice, 2}, Acted{Member: alice, What: "ask"}}, "barrier that it passed is of term 0"},
+		{"asks before this barrier", "I5", []Fact{Barriered{alice, 2, 0}, Acted{Member: alice, What: "ask", Leads: 4}}, "ask in term 4"},
+		{"before this barrier", "I5", []Fact{Barriered{alice, 2, 0}, Elected{alice, 4}, Acted{Member: alice, What: "propose", Entry: &protocol.Entry{Term: 4}}}, "propose in term 4"},
 		{"sends before this barrier", "I5", []Fact{Barriered{alice, 2, 0}, Elected{alice, 4}, Acted{Member: alice, What: "send", Term: 4}}, "send in term 4"},
 
 		{"a move", "I6", []Fact{applied(9, plan(alice, 1, ""), homed(alice, 1, 5), to(bob, homed(alice, 1, 5)))}, ""},
@@ -122,10 +152,22 @@ func TestCheckers(t *testing.T) {
 		{"a shard without a home", "I6", []Fact{applied(9, plan(alice, 1, ""), none, to(bob, homed(alice, 1, 5)))}, "while it is unassigned"},
 		{"a busy shard", "I6", []Fact{applied(9, plan(alice, 1, ""), to(bob, homed(alice, 1, 5)), to(carol, homed(alice, 1, 5)))}, "is busy"},
 		{"a second home", "I6", []Fact{applied(9, homes(), homed(alice, 1, 5), homed(bob, 2, 9))}, "gets a home while homed"},
+		{"a home at a draining node", "I6", []Fact{applied(9, homes(), none, homed(carol, 1, 9))}, "is draining"},
+		{"a home planned on another epoch", "I6", []Fact{applied(9, homes(), in(protocol.Unassigned, homed(none.Owner, 2, 5)), homed(bob, 3, 9))}, "does not name"},
+		{"by another strategy", "I6", []Fact{otherStrategy}, "decided by strategy 0, and 2 is in force"},
+		{"by a deposed leader", "I6", []Fact{otherTerm}, "of term 1 that was committed in term 2"},
+		{"a completed move", "I6", []Fact{applied(9, completed(alice, 1), moving, homed(bob, 2, 9))}, ""},
+		{"completed by another", "I6", []Fact{applied(9, completed(carol, 1), moving, homed(bob, 2, 9))}, "handed off by c@"},
+		{"completed in another epoch", "I6", []Fact{applied(9, completed(alice, 2), moving, homed(bob, 2, 9))}, "does not name"},
+		{"fenced in another epoch", "I6", []Fact{applied(9, fence(protocol.CauseTimeout), to(bob, homed(alice, 2, 5)), in(protocol.Fenced, homed(alice, 2, 5)))}, "does not name"},
+		{"released in another epoch", "I6", []Fact{applied(9, release(protocol.CauseLapsed), in(protocol.Fenced, homed(alice, 2, 5)), in(protocol.Unassigned, none))}, "does not name"},
 
 		{"waited", "I7", []Fact{Barriered{alice, 1, 0}, Acted{Member: alice, At: 1100, Entry: lapsed(bob, 1)}}, ""},
 		{"came back and lapsed", "I7", []Fact{Barriered{alice, 1, 0}, RegisterReceived{alice, bob}, Acted{Member: alice, At: 10, Entry: lapsed(bob, 1)}}, ""},
 		{"did not wait", "I7", []Fact{Barriered{alice, 1, 0}, Acted{Member: alice, At: 1099, Entry: lapsed(bob, 1)}}, "takes b@"},
+		{"released and waited", "I7", []Fact{grant, Barriered{bob, 1, 0}, Acted{Member: bob, At: 1100, Entry: release(protocol.CauseLapsed)}}, ""},
+		{"released and did not wait", "I7", []Fact{grant, Barriered{bob, 1, 0}, Acted{Member: bob, At: 1099, Entry: release(protocol.CauseLapsed)}}, "takes a@"},
+		{"released by its owner's word", "I7", []Fact{grant, Barriered{bob, 1, 0}, Acted{Member: bob, At: 1, Entry: release(protocol.CauseStopped)}}, ""},
 
 		{"later", "I8", []Fact{Advanced{alice, sharding.Revision{Index: 3}}, Advanced{alice, sharding.Revision{Index: 4}}}, ""},
 		{"again", "I8", []Fact{Advanced{alice, sharding.Revision{Index: 3}}, Advanced{alice, sharding.Revision{Index: 3}}}, "goes from revision"},
@@ -144,15 +186,26 @@ func TestCheckers(t *testing.T) {
 
 		{"begun once", "I11", []Fact{sent(1, 0), begun(bob, 1, 0, 1), Ended{}}, ""},
 		{"doubled", "I11", []Fact{sent(1, 0), begun(bob, 1, 0, 1), begun(carol, 2, 0, 1)}, "has begun before"},
-		{"lost", "I11", []Fact{grant, sent(1, 0), Ended{}}, "nothing was heard of it"},
-		{"given up", "I11", []Fact{grant, sent(1, 0), DeadLettered{21e9, alice, sent(1, 0).Command, "hops"}, Ended{}}, "dead letter: hops"},
+		{"lost", "I11", []Fact{grant, sent(1, 0), Ended{}}, "since it was with a@"},
+		{"lost where it came", "I11", []Fact{sent(1, 0), carried, came, stream, ended(alice, 22e9), Ended{}}, "since it was with b@"},
+		{"lost where it came with that process", "I11", []Fact{sent(1, 0), carried, came, ended(bob, 22e9), Ended{}}, ""},
+		{"lost on the way", "I11", []Fact{sent(1, 0), carried, ended(carol, 21e9), Ended{}}, "sent it to b@"},
+		{"lost on the way to a dead process", "I11", []Fact{sent(1, 0), carried, ended(bob, 21e9), Ended{}}, ""},
+		{"lost with a stream that broke long after", "I11", []Fact{sent(1, 0), carried, Disturbed{Global: 26e9, Kind: DisturbedStream, A: alice, B: bob, Data: true}, Ended{}}, "sent it to b@"},
+		{"an ask of a dead asker", "I11", []Fact{sent(1, 1), carried, came, ended(alice, 22e9), Ended{}}, ""},
+		{"given up", "I11", []Fact{grant, sent(1, 0), gaveUp("hops"), Ended{}}, "dead letter: hops"},
+		{"given up without a stream", "I11", []Fact{applied(5, homes(), none, homed(bob, 1, 5)), stream, sent(1, 0), gaveUp(reasonNoStream), Ended{}}, ""},
+		{"given up with a stream", "I11", []Fact{grant, sent(1, 0), applied(21, release(""), in(protocol.Fenced, homed(alice, 1, 5)), in(protocol.Fenced, homed(alice, 1, 5))), gaveUp(reasonNoStream), Ended{}}, "no stream"},
+		{"taken with its shard", "I11", []Fact{grant, sent(1, 0), applied(20, fence(""), homed(alice, 1, 5), in(protocol.Fenced, homed(alice, 1, 5))), gaveUp(reasonTaken), Ended{}}, ""},
+		{"taken, and its shard was not", "I11", []Fact{grant, ended(alice, 20e9), sent(1, 0), gaveUp(reasonTaken), Ended{}}, "was taken"},
+		{"given up before what would excuse it", "I11", []Fact{grant, sent(1, 0), gaveUp("hops"), ended(alice, 22e9), Ended{}}, "dead letter: hops"},
 		{"a full buffer after a long wait for a home", "I11", []Fact{sent(1, 0), applied(34, homes(), none, homed(bob, 1, 34)), full(bob, 35e9), overflowed, Ended{}}, ""},
 		{"another's buffer was full", "I11", []Fact{sent(1, 0), applied(34, homes(), none, homed(bob, 1, 34)), full(carol, 35e9), overflowed, Ended{}}, "buffer_full"},
 		{"given up before a buffer was full", "I11", []Fact{sent(1, 0), applied(34, homes(), none, homed(bob, 1, 34)), overflowed, full(bob, 36e9), Ended{}}, "buffer_full"},
 		{"refused", "I11", []Fact{grant, sent(1, 1), reply(1, protocol.StatusUnavailable, true), Ended{}}, "reply with status 2"},
 		{"refused at its deadline", "I11", []Fact{grant, soon, reply(1, protocol.StatusUnavailable, true), Ended{}}, ""},
-		{"lost with its stream", "I11", []Fact{applied(5, homes(), none, homed(bob, 1, 5)), stream, sent(1, 0), Ended{}}, ""},
-		{"another stream broke", "I11", []Fact{grant, stream, sent(1, 0), Ended{}}, "never began"},
+		{"lost with its stream", "I11", []Fact{stream, sent(1, 0), carried, Ended{}}, ""},
+		{"another stream broke", "I11", []Fact{stream, sent(1, 0), Carried{20e9, sent(1, 0).Command, alice, carol}, Ended{}}, "never began"},
 		{"lost with a dead process", "I11", []Fact{grant, sent(1, 0), Disturbed{Global: 21e9, Kind: DisturbedProcess, A: alice}, Ended{}}, ""},
 		{"another process died", "I11", []Fact{grant, sent(1, 0), Disturbed{Global: 21e9, Kind: DisturbedProcess, A: bob}, Ended{}}, "never began"},
 		{"lost long before", "I11", []Fact{grant, Disturbed{Global: 1e9, Kind: DisturbedProcess, A: alice}, sent(1, 0), Ended{}}, "never began"},
@@ -195,10 +248,18 @@ func TestCheckers(t *testing.T) {
 		{"moved by a drain", "I16", []Fact{applied(9, plan(alice, 1, protocol.CauseDrain), homed(alice, 1, 5), to(bob, homed(alice, 1, 5)))}, ""},
 		{"moved by nobody", "I16", []Fact{applied(9, plan(alice, 1, protocol.CauseInterval), homed(alice, 1, 5), to(bob, homed(alice, 1, 5)))}, "no pass"},
 		{"taken by a grant", "I16", []Fact{applied(9, homes(), homed(alice, 1, 5), homed(bob, 2, 9))}, "it had a home"},
+		{"fenced after a time-out", "I16", []Fact{
+			applied(6, plan(alice, 1, protocol.CauseDrain), homed(alice, 1, 5), moving), applied(8, fence(protocol.CauseTimeout), moving, in(protocol.Fenced, moving)),
+		}, ""},
+		{"fenced too soon", "I16", []Fact{
+			applied(7, plan(alice, 1, protocol.CauseDrain), homed(alice, 1, 5), moving), applied(8, fence(protocol.CauseTimeout), moving, in(protocol.Fenced, moving)),
+		}, "no handoff has timed out"},
+		{"fenced while at home", "I16", []Fact{applied(8, fence(protocol.CauseTimeout), homed(alice, 1, 5), in(protocol.Fenced, homed(alice, 1, 5)))}, "no handoff has timed out"},
+		{"fenced without a cause", "I16", []Fact{applied(8, fence(""), homed(alice, 1, 5), in(protocol.Fenced, homed(alice, 1, 5)))}, "cause"},
 		{"moved by a lease", "I16", []Fact{applied(9, &protocol.Entry{Kind: protocol.KindGrantLeases}, homed(alice, 1, 5), homed(bob, 2, 9))}, "move nothing"},
 	} {
 		t.Run(c.invariant+"/"+c.name, func(t *testing.T) {
-			for _, checker := range Checkers(Bounds{LeaseTTL: 1000, Memory: 4e9, Lag: 1e9}) {
+			for _, checker := range Checkers(Bounds{HandOff: 2e9, LeaseTTL: 1000, Memory: 4e9, Lag: 1e9}) {
 				if name, _, _ := strings.Cut(checker.Name(), " "); name != c.invariant {
 					continue
 				}

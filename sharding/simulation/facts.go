@@ -48,10 +48,11 @@ type (
 		Member sharding.Member
 		What   string
 		Term   uint64 // of the directive; 0 where there is none
+		Leads  uint64 // the term of which it was last told that it leads
 		At     sharding.Instant
 		Entry  *protocol.Entry
 	}
-	// Applied: an entry was applied for the first time on any server. Members and Pins are as before the entry.
+	// Applied: an entry was applied for the first time on any server. Members, Pins and Strategy (the number of its type's) are as before the entry.
 	Applied struct {
 		Global  int64 // virtual time, ns
 		Index   uint64
@@ -60,6 +61,8 @@ type (
 		Changes []Change
 		Members map[sharding.Member]MemberView
 		Pins    map[ShardKey]sharding.NodeID
+
+		Strategy uint64
 	}
 	// Digested: the digest of a server's snapshot at an index.
 	Digested struct {

@@ -86,6 +86,7 @@ func (n *network) datagram(a, b *process, f func()) {
 
 // send puts a message on the stream from a to b. False: there is none, so surely nothing was sent.
 func (n *network) send(a, b *process, c class, m protocol.Message) bool {
+	m = n.w.overWire(m)
 	key := streamKey{a.id, b.id, c}
 	s := n.streams[key]
 	if s == nil {

@@ -42,6 +42,7 @@ type process struct {
 	following sharding.Member // the leader, by the session
 	regions   []*host
 	machine   *coordinator.Machine // nil on a node without raft server
+	leads     uint64               // the term of which it was last told
 	raft      *raft
 	seen      map[sharding.Member]coordinator.MemberStatus // Serf's view, as told to the machine
 	client    *client
@@ -249,6 +250,7 @@ func (p *process) control(from sharding.Member, m protocol.Message) {
 func (p *process) sendControl(to sharding.Member, m protocol.Message) {
 	if to == p.self {
 		self := p.self
+		m = p.w.overWire(m)
 		p.later(200*time.Microsecond, func() { p.control(self, m) })
 		return
 	}
@@ -405,7 +407,7 @@ func (p *process) reportOwned() {
 	p.stepSession(region.OwnedReported{Owned: all})
 }
 
-// transmit sends a data frame. A Deliver is copied, since the network keeps it while its sender may go on with its own.
+// transmit sends a data frame.
 func (h *host) transmit(c *region.Transmit) {
 	p := h.p
 	if r, ok := c.Message.(*protocol.Reply); ok {
@@ -419,13 +421,8 @@ func (h *host) transmit(c *region.Transmit) {
 	if q == nil {
 		return
 	}
-	m := c.Message
-	d, isDeliver := m.(*protocol.Deliver)
-	if isDeliver {
-		copied := *d
-		m = &copied
-	}
-	sent := p.w.net.send(p, q, classData, m)
+	d, isDeliver := c.Message.(*protocol.Deliver)
+	sent := p.w.net.send(p, q, classData, c.Message)
 	switch {
 	case isDeliver && sent:
 		p.w.observe(Carried{Global: p.w.now, Command: d.Command, From: p.self, To: c.To})
@@ -456,9 +453,12 @@ func (p *process) stepMachine(ev coordinator.Event) {
 func (p *process) runMachine(ev coordinator.Event) {
 	w := p.w
 	w.steps++
-	if r, ok := ev.(coordinator.Received); ok {
-		if _, ok := r.Message.(*protocol.Register); ok {
-			w.observe(RegisterReceived{Leader: p.self, Member: r.From})
+	switch ev := ev.(type) {
+	case coordinator.Elected:
+		p.leads = ev.Term
+	case coordinator.Received:
+		if _, ok := ev.Message.(*protocol.Register); ok {
+			w.observe(RegisterReceived{Leader: p.self, Member: ev.From})
 		}
 	}
 	commands := p.machine.Step(p.now(), ev)
@@ -471,14 +471,16 @@ func (p *process) runMachine(ev coordinator.Event) {
 
 func (p *process) machineCommand(c coordinator.Command) {
 	w := p.w
+	act := Acted{Global: w.now, Member: p.self, At: p.now(), Leads: p.leads}
 	switch c := c.(type) {
 	case coordinator.Propose:
-		w.observe(Acted{Global: w.now, Member: p.self, What: "propose", At: p.now(), Entry: c.Entry})
+		act.What, act.Entry = "propose", c.Entry
+		w.observe(act)
 		p.raft.propose(c.Entry)
 	case coordinator.Barrier:
 		p.raft.barrier(c.Term)
 	case coordinator.Send:
-		act := Acted{Global: w.now, Member: p.self, What: "send", At: p.now()}
+		act.What = "send"
 		if d, ok := c.Message.(protocol.Directive); ok {
 			act.Term = d.DirectiveTerm()
 		}
@@ -486,16 +488,16 @@ func (p *process) machineCommand(c coordinator.Command) {
 		w.remember(p, c)
 		p.sendControl(c.To, c.Message)
 	case coordinator.Broadcast:
-		w.observe(Acted{Global: w.now, Member: p.self, What: "broadcast", At: p.now()})
+		act.What = "broadcast"
+		w.observe(act)
 		for _, q := range w.procs {
-			if p.seen[q.self] == coordinator.MemberUp {
-				if _, known := p.seen[q.self]; known {
-					p.sendControl(q.self, c.Message)
-				}
+			if s, known := p.seen[q.self]; known && s == coordinator.MemberUp {
+				p.sendControl(q.self, c.Message)
 			}
 		}
 	case coordinator.AskStrategy:
-		w.observe(Acted{Global: w.now, Member: p.self, What: "ask", At: p.now()})
+		act.What = "ask"
+		w.observe(act)
 		w.askStrategy(p, c)
 	case coordinator.Answer:
 		w.answered(c)

@@ -178,6 +178,7 @@ func newWorld(o Options) *world {
 	}
 	bounds := Bounds{
 		LeaseTTL: int64(w.ttl),
+		HandOff:  int64(w.handOffTimeout),
 		Memory:   int64(w.ttl)*13/10 + int64(3*time.Second),
 		Lag:      int64(time.Second),
 	}
@@ -356,9 +357,10 @@ func (p *process) applyEntry(index, term uint64, e *protocol.Entry) {
 			fact = Applied{Global: w.now, Index: index, Term: term, Entry: e}
 			if e.Kind == protocol.KindPlanMoves || e.Kind == protocol.KindAssignHomes || e.Kind == protocol.KindCompleteHandOff {
 				fact.Members, fact.Pins = viewMembers(p.machine.State()), w.viewPins(p.machine.State())
+				fact.Strategy = strategyOf(p.machine.State(), e)
 			}
 		}
-		p.runMachine(coordinator.Committed{Index: index, Term: term, Entry: e})
+		p.runMachine(coordinator.Committed{Index: index, Term: term, Entry: w.overLog(e)})
 		if first && e.Kind != protocol.KindGrantLeases {
 			fact.Changes = w.changes(p.machine.State())
 			w.observe(fact)
@@ -397,6 +399,19 @@ func (w *world) changes(s *coordinator.State) []Change {
 	return out
 }
 
+// strategyOf is the number of the strategy in force for the type that an entry decides on.
+func strategyOf(s *coordinator.State, e *protocol.Entry) uint64 {
+	var t sharding.TypeName
+	switch {
+	case e.PlanMoves != nil:
+		t = e.PlanMoves.Type
+	case e.AssignHomes != nil:
+		t = e.AssignHomes.Type
+	}
+	v, _ := s.Strategy(t)
+	return v.Seq
+}
+
 func viewMembers(s *coordinator.State) map[sharding.Member]MemberView {
 	out := map[sharding.Member]MemberView{}
 	for _, m := range s.Members() {
@@ -426,8 +441,7 @@ func (w *world) judged(p *process, d region.DirectiveReceived, commands []region
 		Leader: w.leaderOf(d.Message.DirectiveTerm()),
 	}
 	for _, c := range commands {
-		switch c.(type) {
-		case region.ToRegion, region.MapAdvanced, region.LeaderChanged, region.Registered, region.RegionRefused:
+		if _, dropped := c.(region.DropDirective); !dropped {
 			f.Effects++
 		}
 	}
