@@ -207,6 +207,41 @@ func leaderStops(t *testing.T, pause time.Duration, set ...string) {
 	require.Equal(t, 0.0, old.metric("drover_leader"))
 }
 
+// The leader is cut off from both other nodes, and the next one can send nothing, while clients go on through all (spec 2.1, 2.6): each time the others
+// elect another and take its shards over, and once the cut heals it follows. Gossip sees nothing of it.
+func TestPartitions(t *testing.T) {
+	c := newCluster(t, quick...)
+	for _, name := range []string{"a", "b", "c"} {
+		n := c.add(name)
+		n.faulty = true
+		n.start()
+	}
+	for _, n := range c.nodes {
+		n.awaitReady()
+	}
+	eventually(t, "three servers vote", func() error { return voters(c.nodes[0], 3) })
+	touch(t, c.nodes[1], ids("settled", 1000))
+	before := c.nodes[0].awaitCounts(34, 33, 33)
+	l := startLoad(t, 6, ids("cut", 36), c.nodes...)
+	l.progress(200)
+	for _, fault := range []string{"partition", "partition dir=out"} {
+		led, term := c.leader()
+		through := c.others(led)[0]
+		at := through.shards()
+		require.NotZero(t, at.counts()[led.name], "the leader has shards")
+		require.NoError(t, led.fault(fault))
+		servedAgain(t, through, at, led.name, "settled")
+		require.Positive(t, through.shards().moves(at), "its shards were taken over")
+		l.progress(200)
+		require.NoError(t, led.fault("heal"))
+		next, now := c.leader()
+		require.Greater(t, now, term, "%s leads after %s", next.name, fault)
+		eventually(t, "shards lie evenly again", func() error { return onlyOn(next, "a", "b", "c") })
+		l.progress(200)
+	}
+	require.Positive(t, l.end(c.nodes[0]).moves(before))
+}
+
 // lateOrders makes one of each kind of directive as a leader of an earlier term would have sent it, all of which would do harm.
 func lateOrders(m shardMap, id sharding.Incarnation, old member, term uint64) (out []protocol.Message) {
 	owner := sharding.Member{Node: sharding.NodeID(old.Name), Incarnation: old.Incarnation}

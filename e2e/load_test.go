@@ -220,10 +220,9 @@ func (l *load) end(through *node) shardMap {
 	before, rows := l.before.by(), after.by()
 	for e, ops := range l.history {
 		s := sharding.ShardOf(e, after.NumShards)
-		resets := rows[s].Epoch - max(before[s].Epoch, 1)
-		if before[s].Epoch == 0 {
-			resets = rows[s].Epoch - 1
-		}
+		first := max(before[s].Epoch, 1)
+		require.GreaterOrEqual(l.t, rows[s].Epoch, first, "epoch of shard %d, of which %s has just been asked", s, e)
+		resets := rows[s].Epoch - first
 		switch porcupine.CheckOperationsTimeout(counterModel(resets), ops, patience) {
 		case porcupine.Illegal:
 			l.t.Errorf("%s (shard %d, epochs %d to %d, %d messages): no order of the messages explains the answers:\n%s", e, s, before[s].Epoch, rows[s].Epoch, len(ops), describe(ops))

@@ -97,8 +97,11 @@ func compile(data string) (string, error) {
 			}
 		}
 	}
-	if err := cmd.Wait(); err != nil || !ready {
+	if err := cmd.Wait(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, &said)
+	}
+	if !ready {
+		return "", fmt.Errorf("it ended before its strategy was ready\n%s", &said)
 	}
 	return filepath.Join(data, "cache"), nil
 }

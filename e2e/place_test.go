@@ -149,6 +149,8 @@ func TestProxyOnlyNode(t *testing.T) {
 	for _, s := range p.shards().Shards {
 		require.Equal(t, "a", s.Node)
 	}
+	require.DirExists(t, filepath.Join(a.data(), "raft"))
+	require.NoDirExists(t, filepath.Join(p.data(), "raft"))
 	l := startLoad(t, 2, ids("gateway", 8), p)
 	c.start("b")
 	eventually(t, "shards lie on a and b alone", func() error { return onlyOn(p, "a", "b") })
