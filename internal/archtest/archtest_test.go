@@ -94,6 +94,7 @@ func TestCheckSeesViolations(t *testing.T) {
 		{"strategies/hash", own("pluginapi"), false, ""},
 		{"sharding/region", "context", false, "the core imports sharding, pluginapi and pure strategies alone"},
 		{"sharding/coordinator", "sync/atomic", false, "the core imports sharding, pluginapi and pure strategies alone"},
+		{"sharding/coordinator", "hash/maphash", false, "the core imports sharding, pluginapi and pure strategies alone"},
 		{"sharding/coordinator", own("host"), false, "the core imports sharding, pluginapi and pure strategies alone"},
 		{"sharding/coordinator", own("sharding/protocol"), false, ""},
 		{"sharding", own("sharding/region"), false, "sharding is the vocabulary and imports none of its parts"},

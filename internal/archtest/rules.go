@@ -50,12 +50,12 @@ var Rules = []Rule{
 	{
 		Name: "a strategy imports pluginapi alone", Reason: "it is compiled to wasm and must be a function of its input",
 		In: []string{"strategies/hash/...", "strategies/leastshard/...", "strategies/rendezvous/...", "strategies/internal/..."}, Allow: []string{"pluginapi", "strategies/..."},
-		Std: []string{"time", "net/...", "os/...", "math/rand/...", "crypto/rand", "sync/...", "context", "log/...", "runtime/..."},
+		Std: []string{"time", "net/...", "os/...", "math/rand/...", "crypto/rand", "hash/maphash", "sync/...", "context", "log/...", "runtime/..."},
 	},
 	{
 		Name: "the core imports sharding, pluginapi and pure strategies alone", Reason: "the machines must be the same in the simulation, in tests and in a node",
 		In: core, Allow: []string{"sharding/...", "pluginapi", "strategies/hash", "strategies/leastshard", "strategies/rendezvous", "github.com/fxamacker/cbor/v2", "github.com/cespare/xxhash/v2"},
-		Std: []string{"net/...", "os/...", "context", "sync/...", "log/...", "crypto/rand", "runtime/...", "io/fs", "syscall"},
+		Std: []string{"net/...", "os/...", "context", "sync/...", "log/...", "crypto/rand", "hash/maphash", "runtime/...", "io/fs", "syscall"},
 	},
 	{
 		Name: "sharding is the vocabulary and imports none of its parts", Reason: "every part imports it",
