@@ -283,7 +283,7 @@ func (n *Node) callLeader(ctx context.Context, method string, body []byte) ([]by
 	defer cancel()
 	for {
 		leader, _ := n.data.Leader()
-		err := error(errNotLeader)
+		err := errNotLeader
 		if !leader.IsZero() {
 			var out []byte
 			if out, err = n.callMember(ctx, leader, method, body); err == nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -16,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/droverhq/drover/internal/httpapi"
-	"github.com/droverhq/drover/internal/modules"
 	"github.com/droverhq/drover/internal/transport"
 	"github.com/droverhq/drover/sharding"
 	"github.com/droverhq/drover/sharding/protocol"
@@ -396,7 +394,7 @@ func TestSwap(t *testing.T) {
 	bc.Types[0].Strategy = "sha256:" + d.String() // nothing on its own disk
 	back := f.start(bc)
 	f.settled()
-	require.Eventually(t, func() bool { return back.modules.Has(modules.Digest(d)) }, patience, poll)
+	require.Eventually(t, func() bool { return back.modules.Has(d) }, patience, poll)
 	for s := range numShards {
 		c.add(t, accountOn(sharding.ShardID(s)), 1)
 	}
@@ -408,9 +406,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 	a := f.start(f.config("a"))
 	a.add(t, "x", 1)
 	f.settled()
-	page := scrape(t, a.addr.HTTP)
 	scrape(t, a.addr.HTTP) // the second shows the first
-	page = scrape(t, a.addr.HTTP)
+	page := scrape(t, a.addr.HTTP)
 	doc, err := os.ReadFile("../docs/metrics.md")
 	require.NoError(t, err)
 	documented := map[string]string{}
@@ -447,7 +444,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	assert.Contains(t, page, `drover_asks_total 1`)
 	assert.Contains(t, page, `drover_leader 1`)
-	assert.Contains(t, page, fmt.Sprintf(`drover_members{state="up"} 1`))
+	assert.Contains(t, page, `drover_members{state="up"} 1`)
 }
 
 // Spec 5.1: "without another node to go to it ends at once": nodes that are all told to end at the same time do not wait for one another until shutdown_timeout.

@@ -54,10 +54,9 @@ type node struct {
 
 // kinds counts what entities do.
 type kinds struct {
-	stops  atomic.Int64
-	panics atomic.Int64
-	gate   chan struct{}
-	later  chan func(any, error)
+	stops atomic.Int64
+	gate  chan struct{}
+	later chan func(any, error)
 
 	mu    sync.Mutex
 	begun []string // "entity epoch node"

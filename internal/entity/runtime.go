@@ -58,7 +58,6 @@ type Runtime struct {
 	waiting atomic.Int64 // messages in mailboxes
 	bytes   atomic.Int64 // … and their bytes
 	sweepAt int
-	swept   sharding.Instant
 }
 
 // New makes a runtime without shards.

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -57,7 +58,7 @@ func (s *Server) swap(c *call) error {
 	// A module is told by its first bytes where the content type does not: curl --data-binary says that everything is a form.
 	body := bufio.NewReader(c.r.Body)
 	head, err := body.Peek(len(wasmMagic))
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return &Problem{Kind: KindBadRequest, Detail: "the body did not arrive whole"}
 	}
 	c.r.Body = io.NopCloser(body)
@@ -91,7 +92,7 @@ func (s *Server) readSwapBody(c *call, r *SwapRequest) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&b); err != nil {
-		if _, ok := err.(base64.CorruptInputError); ok {
+		if _, ok := errors.AsType[base64.CorruptInputError](err); ok {
 			return &Problem{Kind: KindBadRequest, Detail: "module is not base64"}
 		}
 		return &Problem{Kind: KindBadRequest, Detail: strings.TrimPrefix(err.Error(), "json: "),

@@ -15,7 +15,6 @@ type client struct {
 	p    *process
 	seq  uint64
 	asks map[uint64]*asked // open ones by correlation id
-	rest bool              // no more messages of its own
 }
 
 type asked struct {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/droverhq/drover/host/internal/fuel"
 	"github.com/droverhq/drover/host/internal/reference"
-	"github.com/droverhq/drover/host/internal/wasmbin"
 )
 
 var (
@@ -171,13 +170,4 @@ func trapName(err error) string {
 		err = next
 	}
 	return err.Error()
-}
-
-func rewrite(t testing.TB, wasm []byte) *fuel.Result {
-	t.Helper()
-	m, err := wasmbin.Decode(wasm)
-	require.NoError(t, err)
-	res, err := fuel.Rewrite(m, fuel.Options{})
-	require.NoError(t, err)
-	return res
 }

@@ -85,9 +85,8 @@ func (g *generator) module() {
 	for range 2 + g.IntN(5) {
 		m.Funcs = append(m.Funcs, g.typeIndex(wasmbin.FuncType{Params: g.types(3), Results: g.types(3)}))
 	}
-	start := -1
 	if g.chance(20) {
-		start = len(m.Imports) + g.IntN(len(m.Funcs))
+		start := len(m.Imports) + g.IntN(len(m.Funcs))
 		m.Funcs[start-len(m.Imports)] = g.typeIndex(wasmbin.FuncType{})
 		m.HasStart, m.Start = true, uint32(start)
 	}
@@ -173,9 +172,7 @@ func (g *generator) function(i int) wasmbin.Code {
 	g.body, g.targets = nil, nil
 	g.budget = 20 + g.IntN(120)
 	g.labels = []genLabel{{types: t.Results}}
-	for _, t := range numericTypes {
-		g.locals = append(g.locals, t)
-	}
+	g.locals = append(g.locals, numericTypes...)
 	if g.chance(5) {
 		// Enough to weigh something in the depth.
 		for range 1000 + g.IntN(8000) {
