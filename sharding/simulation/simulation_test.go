@@ -176,7 +176,7 @@ func TestMutations(t *testing.T) {
 			{"lease margin, unseen by I7", Options{Coordinator: coordinator.Mutations{LeaseMargin: true}, Blind: []string{"I7"}}},
 			{"re-check at apply, unseen by I6", Options{Coordinator: coordinator.Mutations{RecheckApply: true}, Blind: []string{"I6"}}},
 			{"re-check at apply, unseen by I6 and I15", Options{Coordinator: coordinator.Mutations{RecheckApply: true}, Blind: []string{"I6", "I15"}}},
-			{"suspension, unseen by I3", Options{Region: region.Mutations{Lease: true}, Blind: []string{"I3"}}},
+			{"suspension, unseen by I3 and I11", Options{Region: region.Mutations{Lease: true}, Blind: []string{"I3", "I11"}}},
 		}...)
 	}
 	for _, m := range mutations {
