@@ -177,6 +177,17 @@ func (c *nothingLost) excused(m *message) bool {
 			involved[o.owner] = true
 		}
 	}
+	if m.reason == region.DeadHops { // so many moves that it was forwarded as often as is allowed (spec 3.3)
+		moves := 0
+		for _, o := range owners {
+			if o.global >= from && o.global <= to {
+				moves++
+			}
+		}
+		if moves >= protocol.MaxHops {
+			return true
+		}
+	}
 	if m.reason == region.DeadLate {
 		for member := range involved { // unordered: one of them is enough
 			for _, at := range c.fenced[member] {

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -98,6 +99,7 @@ func TestCheckers(t *testing.T) {
 	otherStrategy.Strategy = 2
 	otherTerm := applied(9, plan(alice, 1, ""), homed(alice, 1, 5), to(bob, homed(alice, 1, 5)))
 	otherTerm.Term = 2
+	grant2 := applied(20, homes(), none, homed(bob, 1, 20))
 	moving := to(bob, homed(alice, 1, 5))
 	carried, came := Carried{20e9, sent(1, 0).Command, alice, bob}, Came{21e9, sent(1, 0).Command, bob}
 	gaveUp := func(reason string) Fact { return DeadLettered{21e9, bob, sent(1, 0).Command, reason} }
@@ -198,6 +200,8 @@ func TestCheckers(t *testing.T) {
 		{"given up with a stream", "I11", []Fact{grant, sent(1, 0), applied(21, release(""), in(protocol.Fenced, homed(alice, 1, 5)), in(protocol.Fenced, homed(alice, 1, 5))), gaveUp(reasonNoStream), Ended{}}, "no stream"},
 		{"taken with its shard", "I11", []Fact{grant, sent(1, 0), applied(20, fence(""), homed(alice, 1, 5), in(protocol.Fenced, homed(alice, 1, 5))), gaveUp(reasonTaken), Ended{}}, ""},
 		{"taken, and its shard was not", "I11", []Fact{grant, ended(alice, 20e9), sent(1, 0), gaveUp(reasonTaken), Ended{}}, "was taken"},
+		{"moved as often as hops are allowed", "I11", append(slices.Repeat([]Fact{grant2}, protocol.MaxHops), sent(1, 0), gaveUp("hops"), Ended{}), ""},
+		{"moved less often", "I11", append(slices.Repeat([]Fact{grant2}, protocol.MaxHops-1), sent(1, 0), gaveUp("hops"), Ended{}), "dead letter: hops"},
 		{"given up before what would excuse it", "I11", []Fact{grant, sent(1, 0), gaveUp("hops"), ended(alice, 22e9), Ended{}}, "dead letter: hops"},
 		{"a full buffer after a long wait for a home", "I11", []Fact{sent(1, 0), applied(34, homes(), none, homed(bob, 1, 34)), full(bob, 35e9), overflowed, Ended{}}, ""},
 		{"another's buffer was full", "I11", []Fact{sent(1, 0), applied(34, homes(), none, homed(bob, 1, 34)), full(carol, 35e9), overflowed, Ended{}}, "buffer_full"},

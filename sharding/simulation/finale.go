@@ -109,7 +109,13 @@ func (w *world) probeAll(invariant string, but *ShardKey) {
 
 // probe asks one shard. The answer may take as long as a hold whose end got lost in the faults (region.Config.HoldFor), and a little.
 func (w *world) probe(invariant string, k ShardKey) {
-	wait := w.holdFor + 1500*time.Millisecond
+	w.probeFor(invariant, k, w.holdFor+1500*time.Millisecond)
+}
+
+// smallBuffers: what waits for one shard may fill them, and all shards of a region share them.
+func (w *world) smallBuffers() bool { return w.maxMessages < 1000 || w.maxBytes < 1<<20 }
+
+func (w *world) probeFor(invariant string, k ShardKey, wait time.Duration) {
 	var t *simType
 	for _, t = range w.types {
 		if t.name == k.Type {
@@ -124,6 +130,15 @@ func (w *world) probe(invariant string, k ShardKey) {
 		w.probes++
 		p.client.send(t, entity, protocol.Ask, wait, func(s protocol.Status) {
 			w.probes--
+			const again = 200 * time.Millisecond
+			if s == protocol.StatusUnavailable && w.smallBuffers() && wait > again { // a buffer was full, and drains
+				w.probes++
+				w.schedule(w.now+int64(again), nil, func() {
+					w.probes--
+					w.probeFor(invariant, k, wait-again)
+				})
+				return
+			}
 			r := w.canon[k]
 			w.observe(Probed{Invariant: invariant, OK: s == protocol.StatusOK, Detail: fmt.Sprintf(
 				"%v does not serve %v after the faults have ended (status %d, asked from %v); the map says %v at %v, epoch %d",
@@ -161,7 +176,7 @@ func (w *world) hangOne() {
 		}
 		to = nil
 	}
-	if to == nil || w.maxMessages < 1000 || w.maxBytes < 1<<20 { // small buffers fill with what waits for the stuck shard, and all share them
+	if to == nil || w.smallBuffers() {
 		w.schedule(w.now+1, nil, w.rest)
 		return
 	}
