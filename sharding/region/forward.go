@@ -170,7 +170,7 @@ func (r *Region) memberGone(m sharding.Member) {
 	}
 	r.gone[m] = r.now
 	delete(r.members, m)
-	delete(r.down, m)
+	delete(r.back, m) // but not from down: it may come back into the map before it can be reached
 	for i := range r.shards {
 		sh := &r.shards[i]
 		sh.next = slices.DeleteFunc(sh.next, func(n successor) bool { return n.dest == m })

@@ -37,8 +37,11 @@ func (r *Region) mapChanged(ev MapChanged) {
 // observe takes the newest record of a shard: it may take the shard away, fence it, or give it to this node.
 func (r *Region) observe(sh *shard, rec protocol.ShardRecord) {
 	sh.home = rec
-	delete(r.gone, rec.Owner) // it has come back
+	r.cameBack(rec.Owner)
 	mine := rec.Owner == r.cfg.Self
+	if !mine && !rec.Owner.IsZero() {
+		sh.hold = false
+	}
 	if sh.stage != idle {
 		switch {
 		case !mine || rec.Epoch != sh.epoch:
@@ -65,9 +68,7 @@ func (r *Region) superseded(sh *shard) {
 	r.unhold(sh)
 	sh.stage, sh.report, sh.handOff = idle, nil, false
 	sh.left = true
-	if sh.home.Owner != r.cfg.Self {
-		sh.hold = false
-	}
+	sh.parted = sh.home.Owner.IsZero()
 }
 
 // kill drops the entities of a started shard, and effects that waited for the lease.
@@ -269,6 +270,10 @@ func (r *Region) startShard(sh *shard, d *protocol.StartShard) {
 				s.last = max(s.last, n.Seq)
 			}
 		}
+		if sh.parted && !(d.Handed && d.Shard.Source == r.cfg.Self) {
+			sh.hold = false // what comes back without a handoff knows nothing of what is still on its way
+		}
+		sh.parted = false
 		if _, gone := r.gone[d.Shard.Source]; d.Handed && d.Shard.Source != r.cfg.Self && !gone {
 			// A shard that was given back to the node that had handed it off leaves a hold of the generation before as it is.
 			sh.hold, sh.source, sh.since = true, d.Shard.Source, sh.epoch

@@ -38,6 +38,7 @@ type Region struct {
 
 	down map[sharding.Member]bool
 	gone map[sharding.Member]sharding.Instant
+	back map[sharding.Member]sharding.Instant // members that were gone and came back into the map, without a stream to them so far
 	// closed: members whose data stream to here ended and that have not been heard since. An owner that leaves tells the next one, which
 	// would wait for what they had sent.
 	closed map[sharding.Member]sharding.Instant
@@ -113,6 +114,7 @@ type shard struct {
 	fenced    bool
 	ended     bool             // ShardStopped came while replies wait for the lease
 	handOff   bool             // ordered before StartShard came: complete as soon as it does
+	parted    bool             // it had no owner since it was owned here
 	hold      bool             // after a handoff: a sender's direct messages wait for the forwarded ones
 	source    sharding.Member  // who forwards
 	report    protocol.Message // HandOffComplete or ShardsStopped, repeated until the map shows another owner or epoch
@@ -145,7 +147,7 @@ func New(cfg Config) *Region {
 	}
 	cfg.NumShards = max(cfg.NumShards, 1)
 	r := &Region{
-		cfg: cfg, shards: make([]shard, cfg.NumShards), down: map[sharding.Member]bool{}, gone: map[sharding.Member]sharding.Instant{}, closed: map[sharding.Member]sharding.Instant{},
+		cfg: cfg, shards: make([]shard, cfg.NumShards), down: map[sharding.Member]bool{}, gone: map[sharding.Member]sharding.Instant{}, back: map[sharding.Member]sharding.Instant{}, closed: map[sharding.Member]sharding.Instant{},
 		timers: map[sharding.ShardID]struct{}{}, members: map[sharding.Member]struct{}{}, strangers: map[sharding.Member]sharding.Instant{}, brought: map[sharding.Member]int{},
 	}
 	for i := range r.shards {

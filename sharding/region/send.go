@@ -193,6 +193,7 @@ func (r *Region) peerUp(p sharding.Member) {
 		return
 	}
 	delete(r.down, p)
+	delete(r.back, p)
 	for i := range r.shards {
 		sh := &r.shards[i]
 		if sh.way.dest == p {

@@ -1,6 +1,7 @@
 package region
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -157,7 +158,7 @@ func (r *Region) uncharge(s *sender) {
 // memberCame: the map has the member, which counts for what came before, too.
 func (r *Region) memberCame(m sharding.Member) {
 	r.members[m] = struct{}{}
-	delete(r.gone, m)
+	r.cameBack(m)
 	if _, strange := r.strangers[m]; !strange {
 		return
 	}
@@ -166,6 +167,17 @@ func (r *Region) memberCame(m sharding.Member) {
 		if s := r.shards[i].senders[m]; s != nil {
 			r.uncharge(s)
 		}
+	}
+}
+
+// cameBack: a member that was gone is in the map again. Whether there is a stream to it is another matter.
+func (r *Region) cameBack(m sharding.Member) {
+	if _, gone := r.gone[m]; !gone {
+		return
+	}
+	delete(r.gone, m)
+	if r.down[m] {
+		r.back[m] = r.now
 	}
 }
 
@@ -179,12 +191,18 @@ func (r *Region) forget() {
 	}
 	r.forgetAt = r.now.Add(forgetEvery)
 	old := func(at sharding.Instant) bool { return r.now >= at.Add(forgetAfter) }
+	for _, m := range slices.SortedFunc(maps.Keys(r.back), compareMembers) {
+		if old(r.back[m]) {
+			r.peerUp(m) // nobody may be trying to reach it: the transport forgot it too, and begins when something is sent
+		}
+	}
 	past := map[sharding.Member]bool{}
 	for m, at := range r.gone { // unordered: each entry is judged alone
 		if old(at) {
 			past[m] = true
 			delete(r.gone, m)
 			delete(r.closed, m)
+			delete(r.down, m)
 		}
 	}
 	for m, at := range r.strangers { // unordered: likewise
