@@ -273,8 +273,6 @@ func asNamed(e *protocol.Entry, ch Change) error {
 			return fmt.Errorf("handed off by %v, and %v has it", c.From, ch.Before.Owner)
 		}
 		named = append(named, protocol.ShardEpoch{Shard: e.CompleteHandOff.Shard, Epoch: e.CompleteHandOff.Epoch})
-	case e.AbortHandOff != nil:
-		named = append(named, protocol.ShardEpoch{Shard: e.AbortHandOff.Shard, Epoch: e.AbortHandOff.Epoch})
 	case e.FenceShards != nil:
 		named = e.FenceShards.Shards
 	case e.ReleaseShards != nil:
