@@ -377,11 +377,11 @@ func (h *host) command(c region.Command) {
 		p.w.effect(p, p.self, &r)
 		p.client.replied(&r)
 	case region.DropClaim:
-		if p.w.honest() {
+		if q := p.w.member(c.Sender); p.w.honest() && q != nil && q.alive { // a node that has come since need not know one that is dead
 			p.w.fail("I11", "%v does not know the sender %v, of which %v speaks", p.self, c.Sender, c.From)
 		}
 	case region.DeadLetter:
-		if c.Reason == region.DeadUnknownSender && p.w.honest() {
+		if q := p.w.member(c.Deliver.Sender); c.Reason == region.DeadUnknownSender && p.w.honest() && q != nil && q.alive {
 			p.w.fail("I11", "%v does not know the sender %v of a message", p.self, c.Deliver.Sender)
 		}
 		p.w.observe(DeadLettered{Global: p.w.now, Member: p.self, Command: c.Deliver.Command, Reason: c.Reason})
