@@ -71,6 +71,14 @@ func TestMadeUpSenders(t *testing.T) {
 	assert.Zero(t, count(from(member("c"), member("y"), 1, 1), DeadUnknownSender))
 	assert.Zero(t, count(from(member("b"), member("d"), 1, 1), DeadUnknownSender), "nor is the peer itself, for members")
 
+	// Peers that the map does not have speak of others out of one share, however many they are.
+	outside := 0
+	for i := range maxBrought + extra {
+		by, made := sharding.Member{Node: "z", Incarnation: sharding.Incarnation{1, byte(i), byte(i >> 8)}}, sharding.Member{Node: "w", Incarnation: sharding.Incarnation{2, byte(i), byte(i >> 8)}}
+		outside += count(from(by, made, 1, 1), DeadUnknownSender)
+	}
+	assert.Equal(t, extra, outside)
+
 	// Whoever comes back under ever new incarnations finds an end, too.
 	for i := range 2 * maxStrangers {
 		m := sharding.Member{Node: "z", Incarnation: sharding.Incarnation{byte(i), byte(i >> 8), byte(i >> 16)}}

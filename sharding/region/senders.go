@@ -95,6 +95,9 @@ func (r *Region) knows(m sharding.Member) bool {
 	return here
 }
 
+// outsiders stands for all peers that the map does not have and that speak of others that it does not have. No node can have the name.
+var outsiders = sharding.Member{Node: "peers outside the map"}
+
 // enter gives what is kept of a sender at a shard, on the word of a peer; nil: nothing is, and nothing may be. Senders that the map does not have are
 // charged to that peer: they may be ahead of the map, or dead since before it began, or made up.
 func (r *Region) enter(sh *shard, m, by sharding.Member) *sender {
@@ -104,7 +107,11 @@ func (r *Region) enter(sh *shard, m, by sharding.Member) *sender {
 		return s
 	case r.knows(m):
 		return r.sender(sh, m)
-	case m != by && !r.knows(by) || r.strange >= maxStrangers || r.brought[by] >= maxBrought:
+	case m != by && !r.knows(by):
+		// A node that the map has lost forwards what it buffered, or one that it has yet to get. All of these have one peer's share together.
+		by = outsiders
+	}
+	if r.strange >= maxStrangers || r.brought[by] >= maxBrought {
 		return nil
 	}
 	if _, heard := r.strangers[m]; !heard {
