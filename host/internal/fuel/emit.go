@@ -15,9 +15,20 @@ const (
 // body emits one rewritten body.
 type body struct {
 	r   *rewriter
+	p   *plan
 	dst []byte
 	// The scratch locals, behind the guest's own.
-	left, length, depth, f32, f64 uint32
+	left, length, calls, choice, f32, f64 uint32
+
+	depth  int // of the emitted blocks that are open
+	frames []frame
+	// pend is the price of what has been executed and not been charged; unseen
+	// bounds what has been executed since the counter was last looked at.
+	pend, unseen int64
+	// blind tells that the counter may not have been looked at since the start of
+	// the innermost loop.
+	blind     bool
+	ways, out []uint32 // see branchTable
 }
 
 // appendBody appends body i of the rewritten module: one of the guest's, or one
@@ -33,30 +44,54 @@ func (r *rewriter) appendBody(dst []byte, i int) []byte {
 		r.err = fmt.Errorf("function %d: %w", len(r.funcs)-len(r.in.Funcs)+i, err)
 		return dst
 	}
-	b := body{r: r, dst: dst}
+	b := &r.body
+	*b = body{r: r, p: &r.plan, dst: dst, frames: b.frames[:0], ways: b.ways[:0], out: b.out[:0], pend: entryCost, unseen: entryCost}
 	b.locals(i)
 	b.enter(r.res.Weights[i])
+	blocks := r.plan.blocks
+	b.frames = append(b.frames, frame{block: blocks[0], wanted: true})
+	blocks = blocks[1:]
 
 	c := &r.in.Code[i]
-	charges, dead := r.plan.charges, r.plan.dead
+	dead := r.plan.dead
 	for at, in := range c.Body {
-		for len(charges) > 0 && charges[0].at == at {
-			b.charge(charges[0].cost)
-			charges = charges[1:]
-		}
 		if len(dead) > 0 && at >= dead[0].to {
 			dead = dead[1:]
 		}
-		if len(dead) > 0 && at >= dead[0].from {
-			b.move(in, c.Targets)
+		live := len(dead) == 0 || at < dead[0].from
+		switch in.Op {
+		case wasmbin.OpBlock, wasmbin.OpLoop, wasmbin.OpIf:
+			if live {
+				b.spend(in)
+			}
+			b.openFrame(in, blocks[0], live)
+			blocks = blocks[1:]
+			continue
+		case wasmbin.OpElse:
+			b.elseArm(live)
+			continue
+		case wasmbin.OpEnd:
+			if len(b.frames) > 1 {
+				b.closeFrame(live)
+				continue
+			}
+			if live {
+				b.leave()
+			}
+			b.op(wasmbin.OpEnd)
+			continue
+		}
+		if !live {
+			b.unreachable(in, c.Targets)
 			continue
 		}
 		if zero, or, ok := r.ands.compared(c.Body, at); ok {
 			b.dst = wasmbin.AppendInstr(b.dst, wasmbin.Instr{Op: zero}, nil)
 			b.op(or)
 		}
+		b.spend(in)
 		b.instr(in, c.Targets)
-		if t, ok := makesNaN(in.Op); ok && !readByArithmetic(c.Body[at+1:]) {
+		if t, ok := makesNaN(in.Op); ok && !r.rawNaNs && !readByArithmetic(c.Body[at+1:]) {
 			b.canonical(t)
 		}
 	}
@@ -65,9 +100,9 @@ func (r *rewriter) appendBody(dst []byte, i int) []byte {
 
 // locals declares the guest's locals and the scratch ones.
 func (b *body) locals(i int) {
-	c, p := &b.r.in.Code[i], &b.r.plan
+	c, p := &b.r.in.Code[i], b.p
 	next := uint32(len(b.r.in.Types[b.r.in.Funcs[i]].Params) + c.NumLocals())
-	runs := append(make([]wasmbin.LocalRun, 0, len(c.Locals)+5), c.Locals...)
+	runs := append(make([]wasmbin.LocalRun, 0, len(c.Locals)+6), c.Locals...)
 	add := func(wanted bool, index *uint32, t wasmbin.ValType) {
 		if wanted {
 			*index = next
@@ -75,87 +110,130 @@ func (b *body) locals(i int) {
 			runs = append(runs, wasmbin.LocalRun{Count: 1, Type: t})
 		}
 	}
-	add(true, &b.left, wasmbin.I64)
+	add(p.loops, &b.left, wasmbin.I64)
+	add(p.calls, &b.calls, wasmbin.I64)
 	add(p.lengths, &b.length, wasmbin.I32)
-	add(p.calls, &b.depth, wasmbin.I32)
+	add(p.tables, &b.choice, wasmbin.I32)
 	add(p.f32, &b.f32, wasmbin.F32)
 	add(p.f64, &b.f64, wasmbin.F64)
 	b.dst = wasmbin.AppendLocals(b.dst, runs)
 }
 
-// enter adds the function's weight to the depth that its caller has set, and
-// checks it.
+// enter takes the function's weight from the depth that its caller has set, and
+// checks it. A function that calls looks at the fuel there too, in one go.
 func (b *body) enter(weight int32) {
+	b.unshare()
 	b.index(wasmbin.OpGlobalGet, b.r.globalDepth)
-	b.i32(weight)
-	b.op(wasmbin.OpI32Add)
-	if b.r.plan.calls {
-		b.index(wasmbin.OpLocalTee, b.depth)
-	}
-	b.i32(b.r.limit)
-	// Unsigned, so that not even a sum that wraps around passes.
-	b.op(wasmbin.OpI32GtU)
-	b.ifEmpty()
-	b.index(wasmbin.OpCall, funcDepth)
-	b.op(wasmbin.OpUnreachable)
-	b.op(wasmbin.OpEnd)
-}
-
-// charge takes a fixed price.
-func (b *body) charge(cost uint32) {
-	if cost == 0 {
-		return
-	}
-	b.index(wasmbin.OpGlobalGet, b.r.globalLeft)
-	b.i64(int64(cost))
-	b.pay()
-}
-
-// pay subtracts the topmost value from the one below it, the fuel left, and
-// calls the host if that makes it negative.
-func (b *body) pay() {
+	b.i64(int64(weight))
 	b.op(wasmbin.OpI64Sub)
-	b.index(wasmbin.OpLocalTee, b.left)
-	b.index(wasmbin.OpGlobalSet, b.r.globalLeft)
-	b.index(wasmbin.OpLocalGet, b.left)
+	if b.p.calls {
+		b.index(wasmbin.OpLocalTee, b.calls)
+		b.counter()
+		b.op(wasmbin.OpI64Or)
+	}
 	b.i64(0)
 	b.op(wasmbin.OpI64LtS)
 	b.ifEmpty()
-	b.index(wasmbin.OpLocalGet, b.left)
-	b.index(wasmbin.OpCall, funcRefill)
-	b.index(wasmbin.OpGlobalSet, b.r.globalLeft)
-	b.op(wasmbin.OpEnd)
+	if b.p.calls {
+		b.index(wasmbin.OpLocalGet, b.calls)
+		b.i64(0)
+		b.op(wasmbin.OpI64LtS)
+		b.ifEmpty()
+	}
+	b.index(wasmbin.OpCall, funcDepth)
+	b.op(wasmbin.OpUnreachable)
+	if b.p.calls {
+		b.end()
+		b.refill()
+	}
+	b.end()
 }
 
 // instr emits a reachable instruction with what it needs around it.
 func (b *body) instr(in wasmbin.Instr, targets []uint32) {
-	if price := lengthPrice(in.Op); price != 0 {
-		b.index(wasmbin.OpLocalTee, b.length)
-		b.index(wasmbin.OpGlobalGet, b.r.globalLeft)
-		b.index(wasmbin.OpLocalGet, b.length)
-		b.op(wasmbin.OpI64ExtendI32U)
-		if price != 1 {
-			b.i64(int64(price))
-			b.op(wasmbin.OpI64Mul)
+	switch in.Op {
+	case wasmbin.OpBr:
+		b.branch(in)
+	case wasmbin.OpBrIf:
+		b.branchIf(in)
+	case wasmbin.OpBrTable:
+		b.branchTable(in, targets)
+	case wasmbin.OpReturn:
+		b.leave()
+		b.op(wasmbin.OpReturn)
+	case wasmbin.OpCall:
+		if b.r.imported(in.A) {
+			b.chargeAll() // the host may look
+		} else {
+			b.index(wasmbin.OpLocalGet, b.calls)
+			b.index(wasmbin.OpGlobalSet, b.r.globalDepth)
 		}
-		b.pay()
-		if split, ok := b.r.splits.index(in); ok {
-			b.index(wasmbin.OpLocalGet, b.length)
-			b.i32(Piece)
-			b.op(wasmbin.OpI32GtU)
-			b.dst = wasmbin.AppendInstr(b.dst, wasmbin.Instr{Op: wasmbin.OpIf, B: uint64(b.r.typeBulk)}, nil)
-			b.index(wasmbin.OpCall, split)
-			b.op(wasmbin.OpElse)
-			b.move(in, targets)
-			b.op(wasmbin.OpEnd)
-			return
+		b.share()
+		b.move(in)
+		b.unshare()
+		if i := int(in.A) - (len(b.r.funcs) - len(b.r.in.Funcs)); i >= 0 && !b.r.leaf[i] {
+			b.blind = false // it looks when it is entered
 		}
-	}
-	if in.Op == wasmbin.OpCallIndirect || in.Op == wasmbin.OpCall && int(in.A) >= len(b.r.funcs)-len(b.r.in.Funcs) {
-		b.index(wasmbin.OpLocalGet, b.depth)
+	case wasmbin.OpCallIndirect:
+		b.index(wasmbin.OpLocalGet, b.calls)
 		b.index(wasmbin.OpGlobalSet, b.r.globalDepth)
+		b.share()
+		b.move(in)
+		b.unshare()
+	default:
+		if price := lengthPrice(in.Op); price != 0 {
+			b.bulk(in, price)
+		} else {
+			b.move(in)
+		}
 	}
-	b.move(in, targets)
+}
+
+// bulk emits an operator that is priced by its length.
+func (b *body) bulk(in wasmbin.Instr, price uint32) {
+	b.index(wasmbin.OpLocalTee, b.length)
+	b.counter()
+	b.index(wasmbin.OpLocalGet, b.length)
+	b.op(wasmbin.OpI64ExtendI32U)
+	if price != 1 {
+		b.i64(int64(price))
+		b.op(wasmbin.OpI64Mul)
+	}
+	b.op(wasmbin.OpI64Sub)
+	b.setCounter()
+	b.look()
+	split, ok := b.r.splits.index(in)
+	if !ok {
+		b.move(in)
+		return
+	}
+	b.index(wasmbin.OpLocalGet, b.length)
+	b.i32(Piece)
+	b.op(wasmbin.OpI32GtU)
+	b.dst = wasmbin.AppendInstr(b.dst, wasmbin.Instr{Op: wasmbin.OpIf, B: uint64(b.r.typeBulk)}, nil)
+	b.share()
+	b.index(wasmbin.OpCall, split)
+	b.unshare()
+	b.op(wasmbin.OpElse)
+	b.move(in)
+	b.op(wasmbin.OpEnd)
+}
+
+// unreachable emits an instruction that is never executed: it needs nothing but
+// to stay valid.
+func (b *body) unreachable(in wasmbin.Instr, targets []uint32) {
+	switch in.Op {
+	case wasmbin.OpBr, wasmbin.OpBrIf:
+		b.index(in.Op, uint32(b.depth-b.label(in.A).abs))
+	case wasmbin.OpBrTable:
+		b.out = b.out[:0]
+		for _, t := range targets[in.A : uint64(in.A)+in.B] {
+			b.out = append(b.out, uint32(b.depth-b.label(t).abs))
+		}
+		b.table(b.out)
+	default:
+		b.move(in)
+	}
 }
 
 // canonical replaces the topmost value by the canonical NaN if it is one.
@@ -173,12 +251,15 @@ func (b *body) canonical(t wasmbin.ValType) {
 }
 
 // move emits one of the guest's instructions with its function index moved.
-func (b *body) move(in wasmbin.Instr, targets []uint32) {
+func (b *body) move(in wasmbin.Instr) {
 	if in.Op == wasmbin.OpCall || in.Op == wasmbin.OpRefFunc {
 		in.A += addedImports
 	}
-	b.dst = wasmbin.AppendInstr(b.dst, in, targets)
+	b.dst = wasmbin.AppendInstr(b.dst, in, nil)
 }
+
+// br emits a branch to a label counted from outside.
+func (b *body) br(abs int) { b.index(wasmbin.OpBr, uint32(b.depth-abs)) }
 
 func (b *body) op(op wasmbin.Op) { b.dst = append(b.dst, byte(op)) }
 
@@ -194,4 +275,13 @@ func (b *body) i64(v int64) {
 	b.dst = wasmbin.AppendS64(append(b.dst, byte(wasmbin.OpI64Const)), v)
 }
 
-func (b *body) ifEmpty() { b.dst = append(b.dst, byte(wasmbin.OpIf), 0x40) }
+// ifEmpty and end bracket code that the rewrite adds.
+func (b *body) ifEmpty() {
+	b.dst = append(b.dst, byte(wasmbin.OpIf), 0x40)
+	b.depth++
+}
+
+func (b *body) end() {
+	b.op(wasmbin.OpEnd)
+	b.depth--
+}

@@ -90,6 +90,9 @@ type Options struct {
 	// DepthLimit is the weight of the calls that may be active at a time, 0 for
 	// DefaultDepthLimit.
 	DepthLimit int32
+	// RawNaNs leaves NaNs as the engine makes them, which differ from machine to
+	// machine. It is there to measure what canonical ones cost.
+	RawNaNs bool
 }
 
 // Result is a rewritten module and what the host must know about it.
@@ -130,7 +133,7 @@ func Rewrite(m *wasmbin.Module, o Options) (*Result, error) {
 	case o.DepthLimit < 0:
 		return nil, fmt.Errorf("depth limit %d is negative", o.DepthLimit)
 	}
-	r := &rewriter{in: m, limit: o.DepthLimit, res: &Result{Functions: len(m.Funcs)}}
+	r := &rewriter{in: m, limit: o.DepthLimit, rawNaNs: o.RawNaNs, res: &Result{Functions: len(m.Funcs)}}
 	if err := r.spaces(); err != nil {
 		return nil, err
 	}
@@ -150,10 +153,11 @@ func Rewrite(m *wasmbin.Module, o Options) (*Result, error) {
 
 // rewriter holds what is known of one module while it is rewritten.
 type rewriter struct {
-	in    *wasmbin.Module
-	limit int32
-	res   *Result
-	err   error // the first error of a body
+	in      *wasmbin.Module
+	limit   int32
+	rawNaNs bool
+	res     *Result
+	err     error // the first error of a body
 
 	funcs   []uint32 // types of the guest's functions, imports included
 	globals []wasmbin.GlobalType
@@ -162,8 +166,10 @@ type rewriter struct {
 	typeRefill, typeVoid, typeBulk uint32
 	globalLeft, globalDepth        uint32
 	splits                         splits
+	leaf                           []bool // for each body: it calls nothing that is metered
 
 	plan   plan  // of the body at hand
+	body   body  // that is emitted
 	ands   ands  // of the body at hand
 	places []int // see lastSet
 	place  int
@@ -207,6 +213,7 @@ func (r *rewriter) spaces() error {
 // survey looks at every instruction once for what concerns the whole module.
 func (r *rewriter) survey() error {
 	r.res.Weights = make([]int32, len(r.in.Code))
+	r.leaf = make([]bool, len(r.in.Code))
 	for i := range r.in.Code {
 		c := &r.in.Code[i]
 		values, err := r.frameValues(i)
@@ -214,8 +221,13 @@ func (r *rewriter) survey() error {
 			return fmt.Errorf("function %d: %w", len(r.funcs)-len(r.in.Funcs)+i, err)
 		}
 		r.res.Weights[i] = r.weight(values)
+		r.leaf[i] = true
 		for _, in := range c.Body {
 			switch in.Op {
+			case wasmbin.OpCall:
+				r.leaf[i] = r.leaf[i] && r.imported(in.A)
+			case wasmbin.OpCallIndirect:
+				r.leaf[i] = false
 			case wasmbin.OpTableSet, wasmbin.OpTableGrow, wasmbin.OpTableFill, wasmbin.OpTableCopy, wasmbin.OpTableInit:
 				r.res.ChangesTables = true
 			case wasmbin.OpDataDrop, wasmbin.OpElemDrop:
@@ -265,7 +277,7 @@ func (r *rewriter) module() (*wasmbin.Module, error) {
 	r.globalDepth = r.globalLeft + 1
 	out.Globals = append(out.Globals,
 		wasmbin.Global{Type: wasmbin.GlobalType{Type: wasmbin.I64, Mutable: true}, Init: wasmbin.Instr{Op: wasmbin.OpI64Const}},
-		wasmbin.Global{Type: wasmbin.GlobalType{Type: wasmbin.I32, Mutable: true}, Init: wasmbin.Instr{Op: wasmbin.OpI32Const}})
+		wasmbin.Global{Type: wasmbin.GlobalType{Type: wasmbin.I64, Mutable: true}, Init: wasmbin.Instr{Op: wasmbin.OpI64Const}})
 
 	out.Exports = r.exports()
 

@@ -6,45 +6,55 @@ import (
 	"github.com/droverhq/drover/host/internal/wasmbin"
 )
 
-// plan is where one body is charged: at the start of each stretch of code that
-// runs as a whole if its first instruction runs, for all of it. It is what a
-// cleverer scheme replaces; costs and the rewriting of instructions are apart.
+// plan is what has to be known of one body before it can be emitted: which code
+// cannot be reached, how its labels are used, and what scratch locals it needs.
 type plan struct {
-	charges []charge
-	dead    []span
-	frames  []frame
+	dead   []span
+	blocks []block // the body itself, then every block, loop and if in order
+	open   []int   // indices into blocks
 
-	calls, lengths, f32, f64 bool // what scratch locals are needed
-}
-
-// charge asks for cost units before instruction at.
-type charge struct {
-	at   int
-	cost uint32
+	loops   bool // a loop that code jumps back to
+	tight   bool // one of them calls nothing
+	calls   bool // is no leaf
+	imports bool // calls imported functions
+	lengths bool // has operators priced by length
+	tables  bool // has branch tables without values
+	f32     bool // makes NaNs
+	f64     bool
 }
 
 // span is the instructions from..to-1.
 type span struct{ from, to int }
 
-type frame struct {
-	op       wasmbin.Op // block, loop or if; else behind an if's else
-	live     bool       // the frame's start can be reached
-	branched bool       // there is a branch to the frame's end
-	thenEnds bool       // the end of an if's first arm can be reached
+// block is what the whole body says about one of its blocks.
+type block struct {
+	op     wasmbin.Op // block, loop or if
+	live   bool       // its start can be reached
+	inElse bool       // an if whose second arm has begun
+	params int
+	arity  int // of its label
+	// backs counts the places that jump back to a loop.
+	backs int
+	// branched tells of a branch to the end of a block or if; thenEnds that the
+	// end of an if's first arm can be reached.
+	branched, thenEnds bool
+	// byTable tells of a br_table to the label that carries values, so that no
+	// edge can be told from another.
+	byTable bool
+	calls   bool // contains calls of functions that are metered
+	table   int  // 1 + where the last br_table to it is
 }
 
-// make checks the nesting and the indices of body i and plans its charges.
+// make checks the nesting and the indices of body i and reads its structure.
 func (p *plan) make(r *rewriter, i int) error {
-	c := &r.in.Code[i]
-	*p = plan{charges: p.charges[:0], dead: p.dead[:0], frames: p.frames[:0]}
-	p.open(0)
-	p.charges[0].cost = entryCost
-	p.frames = append(p.frames, frame{op: wasmbin.OpBlock, live: true})
-	locals := len(r.in.Types[r.in.Funcs[i]].Params) + c.NumLocals()
+	c, t := &r.in.Code[i], r.in.Types[r.in.Funcs[i]]
+	*p = plan{dead: p.dead[:0], blocks: p.blocks[:0], open: p.open[:0], calls: !r.leaf[i]}
+	p.push(block{op: wasmbin.OpBlock, live: true, arity: len(t.Results)})
+	locals := len(t.Params) + c.NumLocals()
 	r.ands.start(locals)
 	live, deadFrom := true, 0
 	for at, in := range c.Body {
-		if len(p.frames) == 0 {
+		if len(p.open) == 0 {
 			return fmt.Errorf("instruction %d: the body has ended", at)
 		}
 		if err := r.check(in, locals); err != nil {
@@ -52,56 +62,38 @@ func (p *plan) make(r *rewriter, i int) error {
 		}
 		r.ands.note(c.Body, at)
 		if live {
-			p.charges[len(p.charges)-1].cost += opCost(in.Op)
-			p.note(in.Op)
+			p.note(r, in)
 		}
 		was := live
+		var err error
 		switch in.Op {
 		case wasmbin.OpBlock, wasmbin.OpLoop, wasmbin.OpIf:
-			p.frames = append(p.frames, frame{op: in.Op, live: live})
-			if live && in.Op != wasmbin.OpBlock {
-				p.open(at + 1)
-			}
+			p.push(r.block(in, live))
 		case wasmbin.OpElse:
-			f := &p.frames[len(p.frames)-1]
-			if f.op != wasmbin.OpIf {
+			f := p.top()
+			if f.op != wasmbin.OpIf || f.inElse {
 				return fmt.Errorf("instruction %d: else without if", at)
 			}
-			f.op, f.thenEnds, live = in.Op, live, f.live
-			if live {
-				p.open(at + 1)
-			}
+			f.inElse, f.thenEnds, live = true, live, f.live
 		case wasmbin.OpEnd:
-			f := p.frames[len(p.frames)-1]
-			p.frames = p.frames[:len(p.frames)-1]
-			// Where other ways than straight on lead here, a stretch begins.
-			joined := f.branched || f.thenEnds || (f.op == wasmbin.OpIf && f.live)
-			live = live || joined
-			if joined {
-				p.open(at + 1)
+			f := p.top()
+			p.open = p.open[:len(p.open)-1]
+			p.tight = p.tight || f.backs > 0 && !f.calls
+			if len(p.open) > 0 {
+				p.top().calls = p.top().calls || f.calls
 			}
+			live = live || f.branched || f.thenEnds || (f.op == wasmbin.OpIf && !f.inElse && f.live)
 		case wasmbin.OpBr, wasmbin.OpBrIf:
-			if err := p.branch(in.A, live); err != nil {
-				return fmt.Errorf("instruction %d: %w", at, err)
-			}
-			if in.Op == wasmbin.OpBr {
-				live = false
-			} else if live {
-				p.open(at + 1)
-			}
+			err = p.branch(in.A, live)
+			live = live && in.Op == wasmbin.OpBrIf
 		case wasmbin.OpBrTable:
-			n := uint64(len(c.Targets))
-			if in.B == 0 || uint64(in.A) > n || in.B > n-uint64(in.A) {
-				return fmt.Errorf("instruction %d: br_table without its targets", at)
-			}
-			for _, label := range c.Targets[in.A : uint64(in.A)+in.B] {
-				if err := p.branch(label, live); err != nil {
-					return fmt.Errorf("instruction %d: %w", at, err)
-				}
-			}
+			err = p.branchTable(c, at, live)
 			live = false
 		case wasmbin.OpReturn, wasmbin.OpUnreachable:
 			live = false
+		}
+		if err != nil {
+			return fmt.Errorf("instruction %d: %w", at, err)
 		}
 		if was && !live {
 			deadFrom = at + 1
@@ -110,8 +102,8 @@ func (p *plan) make(r *rewriter, i int) error {
 			p.dead = append(p.dead, span{deadFrom, at + 1})
 		}
 	}
-	if len(p.frames) != 0 {
-		return fmt.Errorf("%d ends are missing", len(p.frames))
+	if len(p.open) != 0 {
+		return fmt.Errorf("%d ends are missing", len(p.open))
 	}
 	if !live {
 		p.dead = append(p.dead, span{deadFrom, len(c.Body)})
@@ -119,33 +111,92 @@ func (p *plan) make(r *rewriter, i int) error {
 	return nil
 }
 
-func (p *plan) open(at int) { p.charges = append(p.charges, charge{at: at}) }
+// block describes a block, loop or if as it is opened.
+func (r *rewriter) block(in wasmbin.Instr, live bool) block {
+	b := block{op: in.Op, live: live}
+	if t, ok := in.BlockType().Index(); ok { // checked before
+		b.params, b.arity = len(r.in.Types[t].Params), len(r.in.Types[t].Results)
+	} else if _, ok := in.BlockType().Result(); ok {
+		b.arity = 1
+	}
+	if b.op == wasmbin.OpLoop {
+		b.arity = b.params
+	}
+	return b
+}
+
+func (p *plan) push(b block) {
+	p.open = append(p.open, len(p.blocks))
+	p.blocks = append(p.blocks, b)
+}
+
+func (p *plan) top() *block { return &p.blocks[p.open[len(p.open)-1]] }
+
+// label returns the block of a label.
+func (p *plan) label(label uint32) (*block, error) {
+	if uint64(label) >= uint64(len(p.open)) {
+		return nil, fmt.Errorf("label %d out of range", label)
+	}
+	return &p.blocks[p.open[len(p.open)-1-int(label)]], nil
+}
 
 func (p *plan) branch(label uint32, live bool) error {
-	if uint64(label) >= uint64(len(p.frames)) {
-		return fmt.Errorf("label %d out of range", label)
+	f, err := p.label(label)
+	if err == nil && live {
+		p.use(f)
 	}
-	f := &p.frames[len(p.frames)-1-int(label)]
-	if live && f.op != wasmbin.OpLoop {
+	return err
+}
+
+func (p *plan) use(f *block) {
+	if f.op == wasmbin.OpLoop {
+		f.backs++
+		p.loops = true
+	} else {
 		f.branched = true
+	}
+}
+
+func (p *plan) branchTable(c *wasmbin.Code, at int, live bool) error {
+	in, n := c.Body[at], uint64(len(c.Targets))
+	if in.B == 0 || uint64(in.A) > n || in.B > n-uint64(in.A) {
+		return fmt.Errorf("br_table without its targets")
+	}
+	for _, label := range c.Targets[in.A : uint64(in.A)+in.B] {
+		f, err := p.label(label)
+		if err != nil {
+			return err
+		}
+		if !live || f.table == at+1 {
+			continue
+		}
+		f.table = at + 1
+		f.byTable = f.byTable || f.arity > 0
+		p.tables = p.tables || f.arity == 0
+		p.use(f)
 	}
 	return nil
 }
 
 // note records the scratch locals that an instruction needs.
-func (p *plan) note(op wasmbin.Op) {
+func (p *plan) note(r *rewriter, in wasmbin.Instr) {
 	switch {
-	case op == wasmbin.OpCall || op == wasmbin.OpCallIndirect:
-		p.calls = true
-	case lengthPrice(op) != 0:
+	case in.Op == wasmbin.OpCall && r.imported(in.A):
+		p.imports = true
+	case in.Op == wasmbin.OpCall || in.Op == wasmbin.OpCallIndirect:
+		p.top().calls = true
+	case lengthPrice(in.Op) != 0:
 		p.lengths = true
 	default:
-		if t, ok := makesNaN(op); ok {
+		if t, ok := makesNaN(in.Op); ok && !r.rawNaNs {
 			p.f32 = p.f32 || t == wasmbin.F32
 			p.f64 = p.f64 || t == wasmbin.F64
 		}
 	}
 }
+
+// imported tells whether a function of the guest is imported.
+func (r *rewriter) imported(f uint32) bool { return int(f) < len(r.funcs)-len(r.in.Funcs) }
 
 // check holds an instruction's indices against the guest's own spaces, where
 // the rewrite adds to them.

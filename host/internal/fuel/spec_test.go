@@ -283,7 +283,7 @@ func (s *spec) ready() {
 	s.engine.granted = 1 << 40
 	for _, mod := range s.all {
 		mod.ExportedGlobal(fuel.Namespace + ".left").(api.MutableGlobal).Set(1 << 40)
-		mod.ExportedGlobal(fuel.Namespace + ".depth").(api.MutableGlobal).Set(0)
+		mod.ExportedGlobal(fuel.Namespace + ".depth").(api.MutableGlobal).Set(fuel.DefaultDepthLimit)
 	}
 }
 

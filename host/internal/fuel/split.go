@@ -43,14 +43,14 @@ func (s *splits) index(in wasmbin.Instr) (uint32, bool) {
 func (r *rewriter) appendSplit(dst []byte, k int) []byte {
 	const dstLocal, srcLocal, n = 0, 1, 2 // src is the value for memory.fill
 	in := r.splits.kinds[k]
-	b := body{r: r, dst: append(dst, 0)} // no locals
+	b := body{r: r, p: &plan{}, dst: append(dst, 0)} // no locals
 	get := func(local uint32) { b.index(wasmbin.OpLocalGet, local) }
 	// whole does the operation on all that is left.
 	whole := func() {
 		get(dstLocal)
 		get(srcLocal)
 		get(n)
-		b.move(in, nil)
+		b.move(in)
 	}
 	// ends pushes local+n in 64 bits.
 	ends := func(local uint32) {
@@ -118,7 +118,7 @@ func (r *rewriter) appendSplit(dst []byte, k int) []byte {
 			b.op(wasmbin.OpI32Add)
 		}
 		b.i32(Piece)
-		b.move(in, nil)
+		b.move(in)
 		refill()
 		again()
 		whole()
@@ -129,7 +129,7 @@ func (r *rewriter) appendSplit(dst []byte, k int) []byte {
 	get(dstLocal)
 	get(srcLocal)
 	b.i32(Piece)
-	b.move(in, nil)
+	b.move(in)
 	step(dstLocal, wasmbin.OpI32Add)
 	if in.Op != wasmbin.OpMemoryFill {
 		step(srcLocal, wasmbin.OpI32Add)
