@@ -6,19 +6,13 @@ import (
 	"github.com/droverhq/drover/host/internal/wasmbin"
 )
 
-// The bits of the canonical NaNs.
-const (
-	canonicalF32 = 0x7FC00000
-	canonicalF64 = 0x7FF8000000000000
-)
-
 // body emits one rewritten body.
 type body struct {
 	r   *rewriter
 	p   *plan
 	dst []byte
 	// The scratch locals, behind the guest's own.
-	left, length, calls, choice, f32, f64 uint32
+	left, length, calls, choice, address, f32, f64 uint32
 
 	depth  int // of the emitted blocks that are open
 	frames []frame
@@ -59,6 +53,10 @@ func (r *rewriter) appendBody(dst []byte, i int) []byte {
 			dead = dead[1:]
 		}
 		live := len(dead) == 0 || at < dead[0].from
+		t, canonical := b.seen(at)
+		if canonical && !isFloatStore(in.Op) {
+			b.canonical(t)
+		}
 		switch in.Op {
 		case wasmbin.OpBlock, wasmbin.OpLoop, wasmbin.OpIf:
 			if live {
@@ -90,8 +88,12 @@ func (r *rewriter) appendBody(dst []byte, i int) []byte {
 			b.op(or)
 		}
 		b.spend(in)
+		if canonical && isFloatStore(in.Op) {
+			b.store(in, t)
+			continue
+		}
 		b.instr(in, c.Targets)
-		if t, ok := makesNaN(in.Op); ok && !r.rawNaNs && !readByArithmetic(c.Body[at+1:]) {
+		if t, ok := b.made(at); ok {
 			b.canonical(t)
 		}
 	}
@@ -102,7 +104,7 @@ func (r *rewriter) appendBody(dst []byte, i int) []byte {
 func (b *body) locals(i int) {
 	c, p := &b.r.in.Code[i], b.p
 	next := uint32(len(b.r.in.Types[b.r.in.Funcs[i]].Params) + c.NumLocals())
-	runs := append(make([]wasmbin.LocalRun, 0, len(c.Locals)+6), c.Locals...)
+	runs := append(make([]wasmbin.LocalRun, 0, len(c.Locals)+7), c.Locals...)
 	add := func(wanted bool, index *uint32, t wasmbin.ValType) {
 		if wanted {
 			*index = next
@@ -114,6 +116,7 @@ func (b *body) locals(i int) {
 	add(p.calls, &b.calls, wasmbin.I64)
 	add(p.lengths, &b.length, wasmbin.I32)
 	add(p.tables, &b.choice, wasmbin.I32)
+	add(p.stores, &b.address, wasmbin.I32)
 	add(p.f32, &b.f32, wasmbin.F32)
 	add(p.f64, &b.f64, wasmbin.F64)
 	b.dst = wasmbin.AppendLocals(b.dst, runs)
@@ -236,18 +239,67 @@ func (b *body) unreachable(in wasmbin.Instr, targets []uint32) {
 	}
 }
 
-// canonical replaces the topmost value by the canonical NaN if it is one.
+// made tells whether the arithmetic at has made a value that must be made
+// canonical, and seen the same of the value that the instruction at sees.
+func (b *body) made(at int) (wasmbin.ValType, bool) {
+	return next(&b.r.nans.ops, at, b.r.nans.atMade)
+}
+
+func (b *body) seen(at int) (wasmbin.ValType, bool) {
+	return next(&b.r.nans.seen, at, b.r.nans.atSeen)
+}
+
+func next(places *[]nanPlace, at int, when func(int32) bool) (wasmbin.ValType, bool) {
+	if len(*places) == 0 || (*places)[0].at != at {
+		return 0, false
+	}
+	p := (*places)[0]
+	*places = (*places)[1:]
+	return p.t, when(p.class)
+}
+
+// canonical replaces the topmost value by the canonical NaN if it is one. The
+// comparison is one that takes a single flag.
 func (b *body) canonical(t wasmbin.ValType) {
-	local, nan, eq := b.f32, wasmbin.Instr{Op: wasmbin.OpF32Const, B: canonicalF32}, wasmbin.OpF32Eq
+	local, ge := b.f32, wasmbin.OpF32Ge
 	if t == wasmbin.F64 {
-		local, nan, eq = b.f64, wasmbin.Instr{Op: wasmbin.OpF64Const, B: canonicalF64}, wasmbin.OpF64Eq
+		local, ge = b.f64, wasmbin.OpF64Ge
 	}
 	b.index(wasmbin.OpLocalTee, local)
-	b.dst = wasmbin.AppendInstr(b.dst, nan, nil)
+	b.nan(t)
 	b.index(wasmbin.OpLocalGet, local)
 	b.index(wasmbin.OpLocalGet, local)
-	b.op(eq)
+	b.op(ge)
 	b.op(wasmbin.OpSelect)
+}
+
+func (b *body) nan(t wasmbin.ValType) {
+	nan := wasmbin.Instr{Op: wasmbin.OpF32Const, B: canonicalF32}
+	if t == wasmbin.F64 {
+		nan = wasmbin.Instr{Op: wasmbin.OpF64Const, B: canonicalF64}
+	}
+	b.dst = wasmbin.AppendInstr(b.dst, nan, nil)
+}
+
+// store stores a value, and the canonical NaN over it if it is one: there is no
+// cheaper way past it.
+func (b *body) store(in wasmbin.Instr, t wasmbin.ValType) {
+	local, ne := b.f32, wasmbin.OpF32Ne
+	if t == wasmbin.F64 {
+		local, ne = b.f64, wasmbin.OpF64Ne
+	}
+	b.index(wasmbin.OpLocalSet, local)
+	b.index(wasmbin.OpLocalTee, b.address)
+	b.index(wasmbin.OpLocalGet, local)
+	b.move(in)
+	b.index(wasmbin.OpLocalGet, local)
+	b.index(wasmbin.OpLocalGet, local)
+	b.op(ne)
+	b.ifEmpty()
+	b.index(wasmbin.OpLocalGet, b.address)
+	b.nan(t)
+	b.move(in)
+	b.end()
 }
 
 // move emits one of the guest's instructions with its function index moved.

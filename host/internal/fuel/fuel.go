@@ -171,6 +171,7 @@ type rewriter struct {
 	plan   plan  // of the body at hand
 	body   body  // that is emitted
 	ands   ands  // of the body at hand
+	nans   nans  // of the body at hand
 	places []int // see lastSet
 	place  int
 }

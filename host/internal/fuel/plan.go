@@ -19,8 +19,8 @@ type plan struct {
 	imports bool // calls imported functions
 	lengths bool // has operators priced by length
 	tables  bool // has branch tables without values
-	f32     bool // makes NaNs
-	f64     bool
+	// Makes NaNs canonical, of either type, and after a store.
+	f32, f64, stores bool
 }
 
 // span is the instructions from..to-1.
@@ -28,11 +28,11 @@ type span struct{ from, to int }
 
 // block is what the whole body says about one of its blocks.
 type block struct {
-	op     wasmbin.Op // block, loop or if
-	live   bool       // its start can be reached
-	inElse bool       // an if whose second arm has begun
-	params int
-	arity  int // of its label
+	op              wasmbin.Op // block, loop or if
+	live            bool       // its start can be reached
+	inElse          bool       // an if whose second arm has begun
+	params, results int
+	arity           int // of its label
 	// backs counts the places that jump back to a loop.
 	backs int
 	// branched tells of a branch to the end of a block or if; thenEnds that the
@@ -49,9 +49,10 @@ type block struct {
 func (p *plan) make(r *rewriter, i int) error {
 	c, t := &r.in.Code[i], r.in.Types[r.in.Funcs[i]]
 	*p = plan{dead: p.dead[:0], blocks: p.blocks[:0], open: p.open[:0], calls: !r.leaf[i]}
-	p.push(block{op: wasmbin.OpBlock, live: true, arity: len(t.Results)})
+	p.push(block{op: wasmbin.OpBlock, live: true, results: len(t.Results), arity: len(t.Results)})
 	locals := len(t.Params) + c.NumLocals()
 	r.ands.start(locals)
+	r.nans.start(r, i)
 	live, deadFrom := true, 0
 	for at, in := range c.Body {
 		if len(p.open) == 0 {
@@ -68,15 +69,22 @@ func (p *plan) make(r *rewriter, i int) error {
 		var err error
 		switch in.Op {
 		case wasmbin.OpBlock, wasmbin.OpLoop, wasmbin.OpIf:
-			p.push(r.block(in, live))
+			f := r.block(in, live)
+			p.push(f)
+			if in.Op == wasmbin.OpIf {
+				r.nans.pop()
+			}
+			r.nans.open(f.params, f.results)
 		case wasmbin.OpElse:
 			f := p.top()
 			if f.op != wasmbin.OpIf || f.inElse {
 				return fmt.Errorf("instruction %d: else without if", at)
 			}
+			r.nans.other(live, at)
 			f.inElse, f.thenEnds, live = true, live, f.live
 		case wasmbin.OpEnd:
 			f := p.top()
+			r.nans.close(live, at)
 			p.open = p.open[:len(p.open)-1]
 			p.tight = p.tight || f.backs > 0 && !f.calls
 			if len(p.open) > 0 {
@@ -84,13 +92,25 @@ func (p *plan) make(r *rewriter, i int) error {
 			}
 			live = live || f.branched || f.thenEnds || (f.op == wasmbin.OpIf && !f.inElse && f.live)
 		case wasmbin.OpBr, wasmbin.OpBrIf:
-			err = p.branch(in.A, live)
+			if in.Op == wasmbin.OpBrIf && live {
+				r.nans.pop()
+			}
+			err = p.branch(r, in, at, live)
 			live = live && in.Op == wasmbin.OpBrIf
 		case wasmbin.OpBrTable:
-			err = p.branchTable(c, at, live)
+			err = p.branchTable(r, c, at, live)
 			live = false
-		case wasmbin.OpReturn, wasmbin.OpUnreachable:
+		case wasmbin.OpReturn:
+			if live {
+				r.nans.leave(len(t.Results), at, false)
+			}
 			live = false
+		case wasmbin.OpUnreachable:
+			live = false
+		default:
+			if live {
+				r.nans.instr(r, in, at)
+			}
 		}
 		if err != nil {
 			return fmt.Errorf("instruction %d: %w", at, err)
@@ -108,17 +128,37 @@ func (p *plan) make(r *rewriter, i int) error {
 	if !live {
 		p.dead = append(p.dead, span{deadFrom, len(c.Body)})
 	}
+	p.noteNaNs(r, c)
 	return nil
+}
+
+// noteNaNs records the scratch locals that canonical NaNs need.
+func (p *plan) noteNaNs(r *rewriter, c *wasmbin.Code) {
+	if r.rawNaNs {
+		r.nans.ops, r.nans.seen = nil, nil
+	}
+	need := func(places []nanPlace, when func(int32) bool) {
+		for _, o := range places {
+			if when(o.class) {
+				p.f32 = p.f32 || o.t == wasmbin.F32
+				p.f64 = p.f64 || o.t == wasmbin.F64
+				p.stores = p.stores || isFloatStore(c.Body[o.at].Op)
+			}
+		}
+	}
+	need(r.nans.ops, r.nans.atMade)
+	need(r.nans.seen, r.nans.atSeen)
 }
 
 // block describes a block, loop or if as it is opened.
 func (r *rewriter) block(in wasmbin.Instr, live bool) block {
 	b := block{op: in.Op, live: live}
 	if t, ok := in.BlockType().Index(); ok { // checked before
-		b.params, b.arity = len(r.in.Types[t].Params), len(r.in.Types[t].Results)
+		b.params, b.results = len(r.in.Types[t].Params), len(r.in.Types[t].Results)
 	} else if _, ok := in.BlockType().Result(); ok {
-		b.arity = 1
+		b.results = 1
 	}
+	b.arity = b.results
 	if b.op == wasmbin.OpLoop {
 		b.arity = b.params
 	}
@@ -140,10 +180,11 @@ func (p *plan) label(label uint32) (*block, error) {
 	return &p.blocks[p.open[len(p.open)-1-int(label)]], nil
 }
 
-func (p *plan) branch(label uint32, live bool) error {
-	f, err := p.label(label)
+func (p *plan) branch(r *rewriter, in wasmbin.Instr, at int, live bool) error {
+	f, err := p.label(in.A)
 	if err == nil && live {
 		p.use(f)
+		r.nans.leave(f.arity, at, in.Op == wasmbin.OpBrIf)
 	}
 	return err
 }
@@ -157,10 +198,13 @@ func (p *plan) use(f *block) {
 	}
 }
 
-func (p *plan) branchTable(c *wasmbin.Code, at int, live bool) error {
+func (p *plan) branchTable(r *rewriter, c *wasmbin.Code, at int, live bool) error {
 	in, n := c.Body[at], uint64(len(c.Targets))
 	if in.B == 0 || uint64(in.A) > n || in.B > n-uint64(in.A) {
 		return fmt.Errorf("br_table without its targets")
+	}
+	if live {
+		r.nans.pop()
 	}
 	for _, label := range c.Targets[in.A : uint64(in.A)+in.B] {
 		f, err := p.label(label)
@@ -171,6 +215,7 @@ func (p *plan) branchTable(c *wasmbin.Code, at int, live bool) error {
 			continue
 		}
 		f.table = at + 1
+		r.nans.leave(f.arity, at, true)
 		f.byTable = f.byTable || f.arity > 0
 		p.tables = p.tables || f.arity == 0
 		p.use(f)
@@ -187,11 +232,6 @@ func (p *plan) note(r *rewriter, in wasmbin.Instr) {
 		p.top().calls = true
 	case lengthPrice(in.Op) != 0:
 		p.lengths = true
-	default:
-		if t, ok := makesNaN(in.Op); ok && !r.rawNaNs {
-			p.f32 = p.f32 || t == wasmbin.F32
-			p.f64 = p.f64 || t == wasmbin.F64
-		}
 	}
 }
 
