@@ -23,6 +23,7 @@ type instance struct {
 	mod   api.Module
 	meter meter
 	depth api.MutableGlobal
+	limit uint64 // of the depth
 	// globals are the guest's mutable ones, which an image holds.
 	globals     []api.MutableGlobal
 	buffer      api.Function
@@ -65,6 +66,7 @@ func (m *Module) instantiate(mem *memories) (*instance, error) {
 			in.globals = append(in.globals, g)
 		}
 	}
+	in.limit = uint64(m.rewrite.Depth)
 	in.meter.slice = maxSlice
 	in.buffer = mod.ExportedFunction(exportBuffer)
 	in.allocate = mod.ExportedFunction(exportAllocate)
@@ -78,7 +80,7 @@ func (in *instance) close() error { return in.mod.Close(in.ctx) }
 // its result, if it has one. The meter must have begun. The error is a
 // *CallError.
 func (in *instance) invoke(f api.Function, args ...uint32) (uint64, error) {
-	in.depth.Set(0)
+	in.depth.Set(in.limit)
 	for i, a := range args {
 		in.stack[i] = uint64(a)
 	}

@@ -63,7 +63,7 @@ func (b *body) openFrame(in wasmbin.Instr, info block, live bool) {
 			b.chargeAll()
 		}
 		f.want, f.wanted = b.pend, true
-		if f.params == 0 && !f.calls {
+		if f.params == 0 && !f.calls && !f.outer {
 			b.openLoop(&f, in)
 		}
 		b.blind = true

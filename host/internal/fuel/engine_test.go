@@ -139,7 +139,7 @@ func (i *instance) call(name string, limit, slice int64, args ...uint64) verdict
 	e.granted = min(limit, slice)
 	e.refills = 0
 	i.left().Set(uint64(e.granted))
-	i.mod.ExportedGlobal(fuel.Namespace + ".depth").(api.MutableGlobal).Set(fuel.DefaultDepthLimit)
+	i.mod.ExportedGlobal(fuel.Namespace + ".depth").(api.MutableGlobal).Set(uint64(i.res.Depth))
 	f := i.mod.ExportedFunction(name)
 	results, err := f.Call(context.Background(), args...)
 	for i, t := range f.Definition().ResultTypes()[:len(results)] {

@@ -24,12 +24,12 @@
 // and exports, each name prefixed by [Namespace],
 //
 //	.left   mutable i64 global: the fuel left of what the host granted
-//	.depth  mutable i32 global: the weight of the active calls
+//	.depth  mutable i64 global: the weight that calls may still add
 //	.start  the start function, if there was one; the start section is gone
 //	.g<N>   mutable global N of the guest, to save and to restore it
 //
 // Before every call from outside, of an export or of .start, the host sets .left
-// to what it grants and .depth to 0 (callers set it for their callees, so it is
+// to what it grants and .depth to [Result].Depth (callers set it for their callees, so it is
 // left dirty by returns and traps alike). While .left is negative the guest owes
 // fuel: it calls refill with that value, and the host either returns a value ≥ 0
 // to go on with (what is left after adding a slice that covers the debt; one
@@ -43,12 +43,14 @@
 // Fuel used by a call is what was granted in total less the final .left. After a
 // call that ends normally that is exactly the price of the operators executed,
 // and the call was stopped for fuel if and only if that price is more than the
-// limit. Charges are made ahead, a stretch of straight code at a time, so a call
-// that traps may have paid for operators behind the trap, and one that would
-// trap within the very stretch in which the fuel runs out is stopped for fuel
-// instead. Both are the same on every machine and in both engines; so is the
-// fuel of a call that a host function ends (proc_exit), though it includes the
-// rest of the stretch.
+// limit. Charges are made behind, never ahead: what has been charged is at most
+// the price of what has been executed. So a call is never stopped early, and one
+// that traps a few operators after its fuel has run out may do so before it
+// looks at the counter; its verdict is the trap then. Where a guest looks is a
+// property of the rewritten module and of nothing else, so the verdict is the same
+// on every machine, in both engines, and for slices of any size. What a call that
+// traps has been charged is not its price. All of it has been charged when an
+// imported function is called directly.
 package fuel
 
 import (
@@ -112,6 +114,8 @@ type Result struct {
 	ChangesTables bool
 	// DropsSegments tells whether there is a data.drop or an elem.drop.
 	DropsSegments bool
+	// Depth is what .depth is set to before a call from outside.
+	Depth int32
 	// Functions is the number of functions that the guest defines, and Weights
 	// holds what a call of each adds to the depth.
 	Functions int
@@ -133,7 +137,7 @@ func Rewrite(m *wasmbin.Module, o Options) (*Result, error) {
 	case o.DepthLimit < 0:
 		return nil, fmt.Errorf("depth limit %d is negative", o.DepthLimit)
 	}
-	r := &rewriter{in: m, limit: o.DepthLimit, rawNaNs: o.RawNaNs, res: &Result{Functions: len(m.Funcs)}}
+	r := &rewriter{in: m, limit: o.DepthLimit, rawNaNs: o.RawNaNs, res: &Result{Functions: len(m.Funcs), Depth: o.DepthLimit}}
 	if err := r.spaces(); err != nil {
 		return nil, err
 	}

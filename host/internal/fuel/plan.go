@@ -42,6 +42,7 @@ type block struct {
 	// edge can be told from another.
 	byTable bool
 	calls   bool // contains calls of functions that are metered
+	outer   bool // contains loops
 	table   int  // 1 + where the last br_table to it is
 }
 
@@ -89,6 +90,7 @@ func (p *plan) make(r *rewriter, i int) error {
 			p.tight = p.tight || f.backs > 0 && !f.calls
 			if len(p.open) > 0 {
 				p.top().calls = p.top().calls || f.calls
+				p.top().outer = p.top().outer || f.outer || f.backs > 0
 			}
 			live = live || f.branched || f.thenEnds || (f.op == wasmbin.OpIf && !f.inElse && f.live)
 		case wasmbin.OpBr, wasmbin.OpBrIf:
