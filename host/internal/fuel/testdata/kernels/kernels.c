@@ -336,6 +336,7 @@ EXPORT(base64) {
 EXPORT(interpreter) {
   static const u8 code[] = {0, 1, 3, 2, 4, 5, 1, 6, 2, 3, 7, 4, 0, 5, 8, 9};
   u32 a = 1, b = 2, c = 3, pc = 0;
+  for (u32 i = 0; i < 1024; i++) words[i] = 0;
   for (u32 steps = 0; steps < 300000; steps++) {
     switch (code[pc++]) {
       case 0: a += b; break;
