@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -39,8 +40,13 @@ var targets = struct{ mean, worst, goWorst, nan target }{
 func main() {
 	rounds := flag.Int("rounds", 31, "how often each kernel runs")
 	kernels := flag.String("kernels", "../internal/fuel/testdata/kernels/kernels.wasm", "the C kernels")
+	only := flag.String("only", "", "regular expression of the kernels to run")
 	flag.Parse()
-	if err := run(*kernels, *rounds); err != nil {
+	match, err := regexp.Compile(*only)
+	if err == nil {
+		err = run(*kernels, match, *rounds)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -52,7 +58,7 @@ type runner struct {
 	call func(kernel string) (uint32, error)
 }
 
-func run(file string, rounds int) error {
+func run(file string, only *regexp.Regexp, rounds int) error {
 	ctx := context.Background()
 	c, err := os.ReadFile(file)
 	if err != nil {
@@ -74,6 +80,9 @@ func run(file string, rounds int) error {
 			return err
 		}
 		for _, name := range names {
+			if !only.MatchString(name) {
+				continue
+			}
 			f, err := measure(rs, name, rounds)
 			if err != nil {
 				return err
