@@ -203,10 +203,10 @@ func TestBombsAreRefused(t *testing.T) {
 		{"br_table spread", 100_000, 1000, host.RuleBrTable},
 		{"nested blocks", 20_000, 0, host.RuleNesting},
 		{"nested blocks", 5_001, 0, host.RuleNesting},
-		{"nested loops", 4_990, 0, host.RuleCompileCost},
+		{"nested loops", 3_900, 0, host.RuleCompileCost},
 		{"nested branches", 4_990, 0, host.RuleCompileCost},
 		{"loops in a row", 10_000, 10, host.RuleBlocks},
-		{"loops in a row", 4_000, 10, host.RuleCompileCost},
+		{"loops in a row", 3_900, 10, host.RuleCompileCost},
 		{"ifs over locals", 1_500, 1_000, host.RuleCompileCost},
 		{"ifs over locals", 100, 5_000, host.RuleLocals},
 		{"locals in loops", 50, 1_000, host.RuleCompileCost}, // 15 s
@@ -320,9 +320,9 @@ func TestJustBelowTheCaps(t *testing.T) {
 		{"br_table", 8_000, 0},
 		{"br_table spread", 8_000, 100},
 		{"nested blocks", 4_000, 0},
-		{"nested loops", 1_900, 0},
+		{"nested loops", 1_600, 0},
 		{"nested branches", 1_900, 0},
-		{"loops in a row", 1_900, 10},
+		{"loops in a row", 1_550, 10},
 		{"ifs over locals", 110, 1_000},
 		{"ifs over locals", 1_200, 10},
 		{"locals in loops", 60, 180},
@@ -337,7 +337,7 @@ func TestJustBelowTheCaps(t *testing.T) {
 		{"loads", 24_000, 0},
 		{"fills", 950, 0},
 		{"grows", 1_900, 0},
-		{"float adds", 4_000, 0},
+		{"float adds", 3_900, 0},
 	} {
 		t.Run(fmt.Sprintf("%s %d %d", c.shape, c.n, c.k), func(t *testing.T) {
 			started := time.Now()

@@ -28,11 +28,13 @@ const (
 
 // How many basic blocks an operator becomes once it is metered, in halves.
 const (
-	halvesBranch = 2 // block, loop, br, br_if, br_table, return, else
+	halvesBranch = 2 // block, br, br_if, br_table, return, else
+	halvesLoop   = 3 // fuel is asked for outside of it
 	halvesIf     = 6
 	halvesBulk   = 8 // memory.fill and the like: split into pieces
 	halvesGrow   = 4
 	halvesFloat  = 1 // arithmetic: canonical NaNs
+	halvesStore  = 1 // of floats: likewise
 )
 
 // The estimate that a module may have: a fixed part for the smallest, and so
@@ -137,6 +139,7 @@ func (a *admission) shape(c *wasmbin.Code, body int, locals *localUse) shape {
 			depth++
 			s.depth = max(s.depth, depth)
 			if op == wasmbin.OpLoop {
+				s.halves += halvesLoop - halvesBranch
 				loops = append(loops, depth)
 				s.loops++
 				s.loopDepth = max(s.loopDepth, len(loops))
@@ -178,6 +181,8 @@ func (a *admission) shape(c *wasmbin.Code, body int, locals *localUse) shape {
 			s.halves += halvesBulk
 		case op >= wasmbin.OpF32Abs && op <= wasmbin.OpF64Copysign:
 			s.halves += halvesFloat
+		case op == wasmbin.OpF32Store || op == wasmbin.OpF64Store:
+			s.halves += halvesStore
 		}
 		stack = max(0, stack+pushes(op))
 		s.stack = max(s.stack, stack)
