@@ -32,8 +32,8 @@ type typeMap struct {
 	records   []protocol.ShardRecord // by shard; Epoch 0: never granted
 }
 
-// mapUpdated applies a delta that fits exactly, or a full map that is newer; what is old is ignored, and a gap is closed by registering
-// again with the revision that is there.
+// mapUpdated applies a delta that begins no later than what is there, or a full map that is newer; what is old is ignored, and a gap is closed by
+// registering again with the revision that is there.
 func (s *Session) mapUpdated(m *protocol.ShardMapUpdate) {
 	switch {
 	case m.To.Index <= s.revision.Index:
