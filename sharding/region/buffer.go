@@ -75,7 +75,7 @@ func (r *Region) push(sh *shard, w waiting) {
 	w.at = r.now
 	sh.arrived = append(sh.arrived, w)
 	sh.local = false
-	r.timers[sh.home.Shard] = struct{}{}
+	r.watch(sh, r.now)
 }
 
 // ahead says whether a peer believes in an epoch of the shard of which this node has not heard.
@@ -97,7 +97,7 @@ func (r *Region) pushAhead(sh *shard, w waiting) {
 	r.aheadBytes += size
 	w.at = r.now
 	sh.ahead = append(sh.ahead, w)
-	r.timers[sh.home.Shard] = struct{}{}
+	r.watch(sh, r.now)
 }
 
 // evictAhead refuses what is ahead of the map as far as it takes more than half of the buffers, the youngest first.

@@ -36,6 +36,12 @@ func (r *Region) mapChanged(ev MapChanged) {
 
 // observe takes the newest record of a shard: it may take the shard away, fence it, or give it to this node.
 func (r *Region) observe(sh *shard, rec protocol.ShardRecord) {
+	if sh.home.Owner == r.cfg.Self {
+		r.owns--
+	}
+	if rec.Owner == r.cfg.Self {
+		r.owns++
+	}
 	sh.home = rec
 	r.cameBack(rec.Owner)
 	mine := rec.Owner == r.cfg.Self
@@ -76,7 +82,7 @@ func (r *Region) kill(sh *shard) {
 	if sh.started {
 		r.setStarted(sh, false)
 		r.emit(KillLocal{Shard: sh.home.Shard, Epoch: sh.epoch})
-		r.toCoordinator(&protocol.ShardsStopped{Type: r.cfg.Type, Shards: []protocol.ShardEpoch{{Shard: sh.home.Shard, Epoch: sh.epoch}}})
+		r.sayStopped(sh.home.Shard, sh.epoch)
 	}
 	r.dropEffects(sh)
 	sh.dead = max(sh.dead, sh.epoch)
@@ -136,12 +142,30 @@ func (r *Region) tryStart(sh *shard) bool {
 	return true
 }
 
-// covered extends the lease: suspended shards go on, granted ones start.
+// covered extends the lease: suspended shards go on, granted ones start. Where there are many shards those that go on anyway are told at most every
+// manyEvery: grants that come by the hundred each bring an acknowledgement.
 func (r *Region) covered(ev Covered) {
 	if ev.Revision.Index < r.coveredTo || ev.Until <= r.now {
 		return
 	}
-	r.coveredTo, r.until, r.lapsed = ev.Revision.Index, max(r.until, ev.Until), false
+	resume := r.lapsed
+	r.coveredTo, r.until, r.lapsed, r.extendDue = ev.Revision.Index, max(r.until, ev.Until), false, true
+	if resume || r.cfg.NumShards <= fewShards || r.now >= r.extendedAt.Add(manyEvery) {
+		r.extend()
+	}
+	slices.Sort(r.briefed)
+	waiting := r.briefed[:0]
+	for _, id := range slices.Compact(r.briefed) {
+		if sh := &r.shards[id]; !r.tryStart(sh) && sh.stage == granted && sh.briefed {
+			waiting = append(waiting, id)
+		}
+	}
+	r.briefed = waiting
+}
+
+// extend tells the started shards how long the lease holds, and has suspended ones go on.
+func (r *Region) extend() {
+	r.extendDue, r.extendedAt = false, r.now
 	var extended []protocol.ShardEpoch
 	var resumed []*shard
 	for i := range r.shards {
@@ -174,9 +198,6 @@ func (r *Region) covered(ev Covered) {
 			r.pump(sh)
 			r.refreshLocal(sh)
 		}
-	}
-	for i := range r.shards {
-		r.tryStart(&r.shards[i])
 	}
 }
 
@@ -262,7 +283,7 @@ func (r *Region) startShard(sh *shard, d *protocol.StartShard) {
 		if sh.home.Epoch >= d.Shard.Epoch {
 			sh.dead = max(sh.dead, d.Shard.Epoch)
 		}
-		r.toCoordinator(&protocol.ShardsStopped{Type: r.cfg.Type, Shards: gen})
+		r.sayStopped(sh.home.Shard, d.Shard.Epoch)
 	case sh.stage == granted && !sh.briefed:
 		sh.briefed = true
 		for _, n := range d.Senders {
@@ -283,6 +304,7 @@ func (r *Region) startShard(sh *shard, d *protocol.StartShard) {
 			return
 		}
 		if !r.tryStart(sh) {
+			r.briefed = append(r.briefed, sh.home.Shard)
 			r.renewNow = true
 		}
 	case sh.started:
@@ -306,8 +328,7 @@ func (r *Region) handOffOrdered(sh *shard, d *protocol.HandOff) {
 		r.unhold(sh)
 		r.emit(StopLocal{Shard: sh.home.Shard, Epoch: sh.epoch})
 	case sh.stage == stopped && sh.report != nil:
-		sh.reported = r.now
-		r.toCoordinator(sh.report)
+		r.say(sh)
 	default:
 		r.toCoordinator(known)
 	}
@@ -352,10 +373,9 @@ func (r *Region) stoppedForGood(sh *shard) {
 }
 
 func (r *Region) leave(sh *shard, report protocol.Message) {
-	sh.stage, sh.local, sh.report, sh.reported = stopped, false, report, r.now
-	r.timers[sh.home.Shard] = struct{}{}
-	r.toCoordinator(report)
-	r.wantHome(sh)
+	sh.stage, sh.local, sh.report = stopped, false, report
+	r.say(sh)
+	r.wantHome(sh) // which watches it
 }
 
 // killOrdered drops what is left of a generation whose handoff timed out; it is never served again, even where the map has yet to say
@@ -371,7 +391,7 @@ func (r *Region) killOrdered(sh *shard, d *protocol.KillShard) {
 		return
 	}
 	sh.dead = max(sh.dead, d.Epoch)
-	r.toCoordinator(&protocol.ShardsStopped{Type: r.cfg.Type, Shards: []protocol.ShardEpoch{{Shard: d.Shard, Epoch: d.Epoch}}})
+	r.sayStopped(d.Shard, d.Epoch)
 }
 
 // end stops every shard where it is (spec 2.2: a region that stops while its node stays).
@@ -396,17 +416,10 @@ func (r *Region) end() {
 
 // ended deregisters once nothing is served any more, again and again until the map shows that it has been heard.
 func (r *Region) ended() {
-	owns := false
-	for i := range r.shards {
-		sh := &r.shards[i]
-		if sh.started {
-			return
-		}
-		owns = owns || sh.home.Owner == r.cfg.Self
-	}
-	if r.endedAt > 0 && !owns {
+	if r.started > 0 || r.endedAt > 0 && r.owns == 0 {
 		return
 	}
 	r.endedAt = max(r.now, 1)
+	r.tellStops() // before there is nothing left to be told of
 	r.toCoordinator(&protocol.Stopping{Types: []sharding.TypeName{r.cfg.Type}})
 }

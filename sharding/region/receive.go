@@ -189,7 +189,7 @@ func (r *Region) holdBack(sh *shard, s *sender, w waiting) {
 	}
 	s.held = slices.Insert(s.held, i, w)
 	sh.local = false
-	r.timers[sh.home.Shard] = struct{}{}
+	r.watch(sh, r.now)
 }
 
 // drain begins what is held of a sender, as far as it is next.

@@ -28,6 +28,10 @@ type Region struct {
 	coveredTo uint64           // map index up to which grants are covered
 	until     sharding.Instant // … until then
 	lapsed    bool             // the lease has run out, and the started shards are suspended
+	// extendDue: the started shards are to be told that the lease has been extended since extendedAt.
+	extendDue  bool
+	extendedAt sharding.Instant
+	briefed    []sharding.ShardID // shards with a StartShard that wait for the lease to cover them
 
 	members   map[sharding.Member]struct{}         // of the map
 	strangers map[sharding.Member]sharding.Instant // senders that the map does not have, and since when they are kept
@@ -47,10 +51,14 @@ type Region struct {
 	aheadCount   int // … of them, ahead
 	aheadBytes   int
 	timers       map[sharding.ShardID]struct{} // shards that a Ticked may have work for
+	looks        looks                         // … and when
 	asking       []sharding.ShardID            // homes to ask for when the step ends
 	confirmed    []protocol.ShardEpoch         // shards to tell of as started when the step ends
+	stops        []protocol.ShardEpoch         // … as stopped, or a little later where all are stopping
+	stopsAt      sharding.Instant              // when that was last told
 	renewNow     bool                          // when the step ends
 	started      int                           // shards that have been started and not ended
+	owns         int                           // shards of which this node is the owner, as far as it knows
 	ownedChanged bool                          // since OwnedChanged
 	ownedAt      sharding.Instant              // when that was last told
 	ending       bool                          // RegionStopped
@@ -100,6 +108,7 @@ type shard struct {
 	unsent        []unsent
 	wanted        bool             // a ShardRef wants a home
 	askedAt       sharding.Instant // GetShardHome was sent; 0: not
+	lookAt        sharding.Instant // when a tick is to look at it; 0: it is not watched
 
 	// as an owner
 	stage     stage
@@ -221,6 +230,9 @@ func (r *Region) begin(at sharding.Instant, out []Command) {
 
 // finish ends a step with what was gathered in it.
 func (r *Region) finish() []Command {
+	if len(r.stops) > 0 && (!r.ending || r.started == 0 || len(r.stops) >= shardsTogether || r.now >= r.stopsAt.Add(manyEvery)) {
+		r.tellStops()
+	}
 	if len(r.asking) > 0 {
 		slices.Sort(r.asking)
 		r.asking = slices.Compact(r.asking)
@@ -235,7 +247,7 @@ func (r *Region) finish() []Command {
 		r.renewNow = false
 		r.emit(RenewNow{})
 	}
-	if r.ownedChanged && (r.started <= ownedAtOnce || r.now >= r.ownedAt.Add(ownedEvery)) {
+	if r.ownedChanged && (r.cfg.NumShards <= fewShards || r.started == 0 || r.now >= r.ownedAt.Add(manyEvery)) {
 		r.ownedChanged, r.ownedAt = false, r.now
 		r.emit(OwnedChanged{Shards: r.Owned()})
 	}
@@ -244,11 +256,37 @@ func (r *Region) finish() []Command {
 	return out
 }
 
-// A long list of what is owned is told at most every ownedEvery: shards start by the thousand, one a step, and each list names all of them.
+// Where there are more than a few shards, what takes a look at all of them is done at most every manyEvery: they start and stop by the thousand, one a
+// step.
 const (
-	ownedAtOnce = 256
-	ownedEvery  = 50 * time.Millisecond
+	fewShards = 256
+	manyEvery = 50 * time.Millisecond
 )
+
+// shardsTogether is how many shards one message to the coordinator names.
+const shardsTogether = 4096
+
+// sayStopped tells that a generation is served no more, together with others of the step; while all are stopping, with others of the moment.
+func (r *Region) sayStopped(id sharding.ShardID, epoch sharding.Epoch) {
+	r.stops = append(r.stops, protocol.ShardEpoch{Shard: id, Epoch: epoch})
+}
+
+func (r *Region) tellStops() {
+	for part := range slices.Chunk(r.stops, shardsTogether) {
+		r.toCoordinator(&protocol.ShardsStopped{Type: r.cfg.Type, Shards: part})
+	}
+	r.stops, r.stopsAt = nil, r.now
+}
+
+// say tells what became of a shard that this node has stopped.
+func (r *Region) say(sh *shard) {
+	sh.reported = r.now
+	if m, stopped := sh.report.(*protocol.ShardsStopped); stopped {
+		r.stops = append(r.stops, m.Shards...)
+		return
+	}
+	r.toCoordinator(sh.report)
+}
 
 // setStarted notes that the shard has been started, or has ended.
 func (r *Region) setStarted(sh *shard, on bool) {
@@ -279,18 +317,22 @@ func (sh *shard) routable() bool {
 
 // tick does what time alone brings: deadlines, holds that last too long, repeats, forgetting.
 func (r *Region) tick() {
-	for _, id := range slices.Sorted(maps.Keys(r.timers)) {
+	for _, id := range r.dueLooks() {
 		sh := &r.shards[id]
 		r.expire(sh)
 		r.cutHolds(sh)
 		r.wantHome(sh)
 		if sh.report != nil && r.now >= sh.reported.Add(r.cfg.AskHomeEvery) {
-			sh.reported = r.now
-			r.toCoordinator(sh.report)
+			r.say(sh)
 		}
 		if len(sh.unsent) == 0 && len(sh.arrived) == 0 && len(sh.ahead) == 0 && sh.report == nil && !sh.wanted && !sh.holds() {
 			delete(r.timers, id)
+		} else {
+			r.watch(sh, r.nextLook(sh))
 		}
+	}
+	if r.extendDue && !r.lapsed && r.now >= r.extendedAt.Add(manyEvery) {
+		r.extend()
 	}
 	if r.endedAt > 0 && r.now >= r.endedAt.Add(r.cfg.AskHomeEvery) {
 		r.ended()
@@ -305,8 +347,7 @@ func (r *Region) repeat() {
 		sh.askedAt = 0
 		r.wantHome(sh)
 		if sh.report != nil {
-			sh.reported = r.now
-			r.toCoordinator(sh.report)
+			r.say(sh)
 		}
 	}
 	if r.endedAt > 0 {
@@ -320,12 +361,11 @@ func (r *Region) wantHome(sh *shard) {
 		sh.askedAt = 0
 		return
 	}
-	r.timers[sh.home.Shard] = struct{}{}
-	if sh.askedAt > 0 && r.now < sh.askedAt.Add(r.cfg.AskHomeEvery) {
-		return
+	if sh.askedAt == 0 || r.now >= sh.askedAt.Add(r.cfg.AskHomeEvery) {
+		sh.askedAt = max(r.now, 1)
+		r.asking = append(r.asking, sh.home.Shard)
 	}
-	sh.askedAt = max(r.now, 1)
-	r.asking = append(r.asking, sh.home.Shard)
+	r.watch(sh, sh.askedAt.Add(r.cfg.AskHomeEvery))
 }
 
 func (r *Region) waitsForHome(sh *shard) bool {

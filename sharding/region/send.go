@@ -41,7 +41,7 @@ func (r *Region) Submit(at sharding.Instant, m *Submitted, out []Command) []Comm
 			break
 		}
 		sh.unsent = append(sh.unsent, unsent{*m})
-		r.timers[sh.home.Shard] = struct{}{}
+		r.watch(sh, r.now)
 		r.wantHome(sh)
 	}
 	return r.finish()

@@ -313,7 +313,7 @@ func (s *Session) sendStopping() {
 }
 
 func (s *Session) checkDrained() {
-	if !s.stopping || s.drained || len(s.owned) > 0 || s.draining && (s.revision.Index == 0 || s.ownsAny(s.cfg.Self)) {
+	if !s.stopping || s.drained || len(s.owned) > 0 || s.draining && (s.revision.Index == 0 || s.mine > 0) {
 		return
 	}
 	s.drained = true

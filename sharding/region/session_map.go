@@ -16,6 +16,7 @@ type shardMap struct {
 	members  map[sharding.Member]protocol.MemberRecord
 	followed []sharding.TypeName                 // see Follow
 	parts    map[uint32]*protocol.ShardMapUpdate // of one update, of which more is to come
+	mine     int                                 // shards of all types that it gives to this node
 }
 
 // Follow makes the changes of a type go to a region of it that the session was not configured with: a proxy that this node made because it
@@ -51,6 +52,7 @@ func (s *Session) mapUpdated(m *protocol.ShardMapUpdate) {
 	granted := false
 	if m.Full {
 		clear(s.types)
+		s.mine = 0
 	}
 	changed := map[sharding.TypeName][]protocol.ShardRecord{}
 	for _, d := range m.Types {
@@ -59,6 +61,9 @@ func (s *Session) mapUpdated(m *protocol.ShardMapUpdate) {
 		}
 		t := s.types[d.Type]
 		if t == nil || t.numShards != d.NumShards {
+			if t != nil {
+				s.mine -= t.owned(s.cfg.Self)
+			}
 			t = &typeMap{numShards: d.NumShards, records: make([]protocol.ShardRecord, d.NumShards)}
 			s.types[d.Type] = t
 		}
@@ -68,6 +73,12 @@ func (s *Session) mapUpdated(m *protocol.ShardMapUpdate) {
 			}
 			old := t.records[r.Shard]
 			granted = granted || r.Owner == s.cfg.Self && (m.Full || r.Epoch > old.Epoch)
+			if old.Owner == s.cfg.Self {
+				s.mine--
+			}
+			if r.Owner == s.cfg.Self {
+				s.mine++
+			}
 			t.records[r.Shard] = r
 			changed[d.Type] = append(changed[d.Type], r)
 		}
@@ -181,16 +192,14 @@ func compareMembers(a, b sharding.Member) int {
 	return 0
 }
 
-// ownsAny says whether the map gives a member any shard.
-func (m *shardMap) ownsAny(member sharding.Member) bool {
-	for _, t := range m.types { // unordered: any one will do
-		for i := range t.records {
-			if t.records[i].Owner == member {
-				return true
-			}
+// owned counts the shards that the map gives to a member.
+func (t *typeMap) owned(m sharding.Member) (n int) {
+	for i := range t.records {
+		if t.records[i].Owner == m {
+			n++
 		}
 	}
-	return false
+	return n
 }
 
 // Leader gives the leader that the session follows and its term; zero: none yet.
