@@ -362,8 +362,10 @@ func (r *Region) wantHome(sh *shard) {
 		return
 	}
 	if sh.askedAt == 0 || r.now >= sh.askedAt.Add(r.cfg.AskHomeEvery) {
+		if sh.askedAt > 0 || !r.ending || sh.stage != stopped { // where all stop here the map tells soon where they went
+			r.asking = append(r.asking, sh.home.Shard)
+		}
 		sh.askedAt = max(r.now, 1)
-		r.asking = append(r.asking, sh.home.Shard)
 	}
 	r.watch(sh, sh.askedAt.Add(r.cfg.AskHomeEvery))
 }
