@@ -32,6 +32,7 @@ var metricDocs = []struct {
 	{"drover_sender_claims_dropped_total", "What peers said of too many senders that the map does not have: it did not count.", nil},
 	{"drover_asks_total", "Asks sent from this node.", nil},
 	{"drover_tells_total", "Tells sent from this node.", nil},
+	{"drover_shards_suspended_total", "Shards that stopped serving because their lease lapsed or was taken, each time.", nil},
 	{"drover_send_errors_total", "Frames that surely did not leave this node.", nil},
 	{"drover_entities", "Live entities on this node, by type.", []string{"type"}},
 	{"drover_shards", "Shards that run on this node, by type.", []string{"type"}},
@@ -98,6 +99,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	count("drover_asks_total", c.Asks.Load())
 	count("drover_tells_total", c.Tells.Load())
 	count("drover_send_errors_total", c.SendErrors.Load())
+	count("drover_shards_suspended_total", c.Suspended.Load())
 	for _, t := range (api{n}).Types() {
 		entities, shards := 0, 0
 		for _, s := range n.data.Stats(t) {

@@ -66,6 +66,7 @@ type Plane struct {
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
 	drained chan struct{} // closed by Drained
+	ticking atomic.Bool   // see shell
 	leader  atomic.Pointer[sharding.Member]
 	// leaderless is the Instant from which on nobody leads, unless a leader is heard from before; 0: none has been yet.
 	leaderless atomic.Int64
@@ -89,6 +90,7 @@ type Counters struct {
 	Claims      atomic.Uint64 // words about a sender's numbers that did not count, see region.DropClaim
 	Asks, Tells atomic.Uint64
 	SendErrors  atomic.Uint64
+	Suspended   atomic.Uint64 // shards, each time that their lease lapsed or was taken
 }
 
 type sessionItem struct {
@@ -127,7 +129,7 @@ func Open(cfg Config) *Plane {
 	return p
 }
 
-// Close ends everything at once: entities without Stop. Drain comes before, for an orderly end.
+// Close ends everything at once: entities without Stop, and what waits for a region unhandled. Drain comes before, for an orderly end.
 func (p *Plane) Close() {
 	p.cancel()
 	p.mu.Lock()
@@ -150,11 +152,12 @@ func (p *Plane) own() {
 			return
 		}
 		for _, it := range items {
-			if it.call != nil {
+			switch {
+			case it.call != nil: // somebody may wait for it
 				it.call()
-				continue
+			case p.ctx.Err() == nil:
+				p.step(it.event)
 			}
-			p.step(it.event)
 		}
 		if a := p.session.Authority(); a.Heard > 0 {
 			p.leaderless.Store(int64(a.Heard.Add(2 * a.Patience)))
@@ -249,13 +252,15 @@ func (p *Plane) tick() {
 		case <-ticker.C:
 		}
 		now := p.cfg.Now()
-		p.post(region.Ticked{})
+		if !p.ticking.Swap(true) { // likewise
+			p.inbox.Put(sessionItem{call: func() { p.ticking.Store(false); p.step(region.Ticked{}) }})
+		}
 		sweep := now >= sweepAt
 		if sweep {
 			sweepAt = now.Add(sweepEvery)
 		}
 		for _, s := range p.shells() { // not under the lock: a sweep of many entities must not hold up those who look for their region
-			s.inbox.Put(regionItem{event: region.Ticked{}})
+			s.tick()
 			if sweep && s.runtime != nil {
 				s.runtime.Sweep()
 			}

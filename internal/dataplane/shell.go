@@ -3,6 +3,7 @@ package dataplane
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/droverhq/drover/internal/entity"
 	"github.com/droverhq/drover/internal/queue"
@@ -20,7 +21,8 @@ type shell struct {
 	region    *region.Region
 	runtime   *entity.Runtime
 	inbox     *queue.Queue[regionItem]
-	frame     []byte // reused
+	ticking   atomic.Bool // a tick waits in the inbox: one that is slow to be taken must not have others pile up behind it
+	frame     []byte      // reused
 }
 
 // regionItem is an event, or one of the two kinds of data that come by the million and skip the interface.
@@ -30,6 +32,7 @@ type regionItem struct {
 	deliver *protocol.Deliver
 	submit  *region.Submitted
 	call    func()
+	tick    bool
 }
 
 // addRegion starts the region of a type, with the events that it begins with. It returns the one that is there already, if any, and nil once
@@ -82,12 +85,17 @@ func (s *shell) own() {
 			it := &items[i]
 			out = out[:0]
 			switch {
+			case s.p.ctx.Err() != nil: // Close: what waits is worth nothing any more, and may take long
+				s.drop(it)
 			case it.deliver != nil:
 				out = s.region.Arrive(s.p.cfg.Now(), it.from, it.deliver, out)
 			case it.submit != nil:
 				out = s.region.Submit(s.p.cfg.Now(), it.submit, out)
 			case it.call != nil:
 				it.call()
+			case it.tick:
+				s.ticking.Store(false)
+				out = append(out, s.region.Step(s.p.cfg.Now(), region.Ticked{})...)
 			default:
 				out = append(out, s.region.Step(s.p.cfg.Now(), it.event)...)
 			}
@@ -99,6 +107,25 @@ func (s *shell) own() {
 	}
 	if s.runtime != nil {
 		s.runtime.Close()
+	}
+}
+
+// tick has the region look at the time, unless it is to do so already.
+func (s *shell) tick() {
+	if !s.ticking.Swap(true) {
+		s.inbox.Put(regionItem{tick: true})
+	}
+}
+
+// drop ends what waited when the plane was closed. A message was surely not begun, so its sender need not run into a time-out.
+func (s *shell) drop(it *regionItem) {
+	switch {
+	case it.deliver != nil:
+		s.p.refuse(it.deliver, protocol.StatusUnavailable, errStopping.Error())
+	case it.submit != nil && it.submit.Mode != protocol.Tell:
+		s.p.asks.end(protocol.Reply{Ask: it.submit.Ask, Status: protocol.StatusUnavailable, Payload: []byte(errStopping.Error())})
+	case it.call != nil:
+		it.call()
 	}
 }
 
@@ -114,6 +141,7 @@ func (s *shell) do(c region.Command) {
 	case region.ExtendLocal:
 		s.runtime.Extend(c.Shards, c.Until)
 	case region.SuspendLocal:
+		s.p.counts.Suspended.Add(uint64(len(c.Shards)))
 		s.runtime.Suspend(c.Shards)
 	case region.StopLocal:
 		s.runtime.Stop(c.Shard, c.Epoch)

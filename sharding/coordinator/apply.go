@@ -115,6 +115,12 @@ func (s *State) mapChanged() { s.revision = sharding.Revision{Term: s.term, Inde
 // touch notes that a shard's record changed.
 func (s *State) touch(t *typeState, i uint32) {
 	t.changedAt[i], t.changed = s.index, s.index
+	if len(t.recent) >= int(t.numShards) { // what is older is found by a look at all shards
+		half := len(t.recent) / 2
+		t.recentFrom = t.recent[half].index
+		t.recent = append(make([]change, 0, t.numShards), t.recent[half+1:]...)
+	}
+	t.recent = append(t.recent, change{s.index, i})
 	s.mapChanged()
 	s.touched = append(s.touched, TypeShard{t.name, sharding.ShardID(i)})
 }

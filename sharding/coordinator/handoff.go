@@ -1,6 +1,8 @@
 package coordinator
 
 import (
+	"slices"
+
 	"github.com/droverhq/drover/sharding"
 	"github.com/droverhq/drover/sharding/protocol"
 )
@@ -31,21 +33,21 @@ type work struct {
 // arm sets a shard's work, due at once; a start is due by its owner's window.
 func (m *Machine) arm(r *run, i uint32, kind workKind, epoch sharding.Epoch, deadline sharding.Instant) {
 	w := &r.work[i]
-	if w.kind == workNone {
-		r.working++
-	}
 	w.leave()
 	*w = work{kind: kind, epoch: epoch, next: m.at, deadline: deadline}
-	if kind != workStart {
-		r.workDue = min(r.workDue, m.at)
+	if kind == workStart {
+		delete(r.driven, i)
+		return
 	}
+	r.driven[i] = struct{}{}
+	r.workDue = min(r.workDue, m.at)
 }
 
 func (m *Machine) disarm(r *run, i uint32) {
 	if w := &r.work[i]; w.kind != workNone {
 		w.leave()
 		*w = work{}
-		r.working--
+		delete(r.driven, i)
 	}
 }
 
@@ -53,17 +55,16 @@ func (m *Machine) disarm(r *run, i uint32) {
 // that is stuck holds up only itself (I17). What becomes due while its last entries are on their way shares the next ones: a region that
 // stops says so shard by shard.
 func (m *Machine) driveWork(r *run, t *typeState) {
-	if r.working == 0 || r.ending > 0 || m.at < r.workDue {
+	if len(r.driven) == 0 || r.ending > 0 || m.at < r.workDue || m.at < r.rest {
 		return
 	}
-	r.workDue = never
+	r.workDue, r.rest = never, m.at.Add(pace(len(r.driven)))
 	var late, stopped, free, gone []protocol.ShardEpoch
-	for n := range r.work {
-		w := &r.work[n]
-		if w.kind == workNone || w.proposed {
+	for _, i := range sortedKeys(r.driven) {
+		w := &r.work[i]
+		if w.proposed {
 			continue
 		}
-		i := uint32(n)
 		se := protocol.ShardEpoch{Shard: sharding.ShardID(i), Epoch: w.epoch}
 		owner := m.state.slots[t.owner[i]].member
 		if w.kind == workKill {
@@ -82,8 +83,6 @@ func (m *Machine) driveWork(r *run, t *typeState) {
 			w.proposed = true
 			stopped = append(stopped, se)
 			continue
-		} else if w.kind == workStart {
-			continue // driveStarts
 		} else {
 			if m.at >= w.deadline {
 				w.proposed = true
@@ -98,19 +97,28 @@ func (m *Machine) driveWork(r *run, t *typeState) {
 		}
 		r.workDue = min(r.workDue, w.next)
 	}
-	m.endAll(r, late, &protocol.Entry{Kind: protocol.KindFenceShards, FenceShards: &protocol.FenceShards{Type: t.name, Shards: late, Cause: protocol.CauseTimeout}})
-	m.endAll(r, stopped, &protocol.Entry{Kind: protocol.KindFenceShards, FenceShards: &protocol.FenceShards{Type: t.name, Shards: stopped, Cause: protocol.CauseStopped}})
-	m.endAll(r, gone, &protocol.Entry{Kind: protocol.KindReleaseShards, ReleaseShards: &protocol.ReleaseShards{Type: t.name, Shards: gone, Cause: protocol.CauseStopped}})
-	m.endAll(r, free, &protocol.Entry{Kind: protocol.KindReleaseShards, ReleaseShards: &protocol.ReleaseShards{Type: t.name, Shards: free, Cause: protocol.CauseLapsed}})
+	fence := func(shards []protocol.ShardEpoch, cause protocol.Cause) {
+		m.endAll(r, shards, func(part []protocol.ShardEpoch) *protocol.Entry {
+			return &protocol.Entry{Kind: protocol.KindFenceShards, FenceShards: &protocol.FenceShards{Type: t.name, Shards: part, Cause: cause}}
+		})
+	}
+	release := func(shards []protocol.ShardEpoch, cause protocol.Cause) {
+		m.endAll(r, shards, func(part []protocol.ShardEpoch) *protocol.Entry {
+			return &protocol.Entry{Kind: protocol.KindReleaseShards, ReleaseShards: &protocol.ReleaseShards{Type: t.name, Shards: part, Cause: cause}}
+		})
+	}
+	fence(late, protocol.CauseTimeout)
+	fence(stopped, protocol.CauseStopped)
+	release(gone, protocol.CauseStopped)
+	release(free, protocol.CauseLapsed)
 }
 
-// endAll is endWork for what driveWork found.
-func (m *Machine) endAll(r *run, shards []protocol.ShardEpoch, e *protocol.Entry) {
-	if len(shards) == 0 {
-		return
+// endAll is endWork for what driveWork found, an entry for each homesPerEntry of it.
+func (m *Machine) endAll(r *run, shards []protocol.ShardEpoch, entry func(part []protocol.ShardEpoch) *protocol.Entry) {
+	for part := range slices.Chunk(shards, homesPerEntry) {
+		r.ending++
+		m.endWork(r, part, entry(part), func() { r.ending-- })
 	}
-	r.ending++
-	m.endWork(r, shards, e, func() { r.ending-- })
 }
 
 func (m *Machine) endWork(r *run, shards []protocol.ShardEpoch, e *protocol.Entry, then func()) {
@@ -188,6 +196,7 @@ func (m *Machine) shardsStopped(from sharding.Member, msg *protocol.ShardsStoppe
 			m.arm(r, i, workStart, se.Epoch, 0) // it is not told: it has stopped already
 		}
 		r.work[i].stopped = true
+		r.driven[i] = struct{}{}
 		r.workDue = min(r.workDue, m.at)
 	}
 }

@@ -42,9 +42,10 @@ func (m *Machine) getShardHome(from sharding.Member, msg *protocol.GetShardHome)
 // driveHomes asks for homes of all shards that need one now, in one call. Where there is no candidate they wait: a change of the
 // candidates asks at once.
 func (m *Machine) driveHomes(r *run, t *typeState) {
-	if r.phase != idle || len(r.wishes) == 0 || m.at < r.wishDue {
+	if r.phase != idle || len(r.wishes) == 0 || m.at < r.wishDue || m.at < r.wishing {
 		return
 	}
+	r.wishing = m.at.Add(pace(len(r.wishes)))
 	var shards []uint32
 	r.wishDue = never
 	for i, w := range r.wishes { // unordered: sorted below

@@ -586,8 +586,8 @@ func anythingHappens(t *rapid.T, off Mutations) {
 		}
 	}
 	r := w.machines[w.leader].runs["t"]
-	if len(r.wishes) > 0 || r.working > 0 || r.moving > 0 || len(s.typeAt("t").handovers) > 0 || r.phase != idle {
-		t.Fatalf("left undone: %d wishes, %d orders, %d moves, %d handovers, phase %d\n%s", len(r.wishes), r.working, r.moving, len(s.typeAt("t").handovers), r.phase, out.String())
+	if len(r.wishes) > 0 || len(r.driven) > 0 || r.moving > 0 || len(s.typeAt("t").handovers) > 0 || r.phase != idle {
+		t.Fatalf("left undone: %d wishes, %d orders, %d moves, %d handovers, phase %d\n%s", len(r.wishes), len(r.driven), r.moving, len(s.typeAt("t").handovers), r.phase, out.String())
 	}
 	before := allRecords(s)
 	w.pass(10 * time.Second)

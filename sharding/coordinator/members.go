@@ -106,17 +106,22 @@ func (m *Machine) registered(from sharding.Member, msg *protocol.Register) {
 	p.sent, p.applied, p.lacks = msg.Applied, msg.Applied, m.at
 	m.registerAck(from, m.refusals(msg))
 	m.publishTo(from, p)
-	serves := map[TypeShard]sharding.Epoch{}
-	for _, ts := range msg.Owned {
-		for _, se := range ts.Shards {
-			serves[TypeShard{ts.Type, se.Shard}] = se.Epoch
-		}
-	}
 	n, _ := m.state.registered(from)
 	for _, t := range m.state.types {
 		r := m.run(t)
+		serves := make([]sharding.Epoch, t.numShards)
+		for _, ts := range msg.Owned {
+			if ts.Type != t.name {
+				continue
+			}
+			for _, se := range ts.Shards {
+				if uint32(se.Shard) < t.numShards {
+					serves[se.Shard] = se.Epoch
+				}
+			}
+		}
 		for i, o := range t.owner {
-			if o == n && t.state[i] == protocol.Homed && serves[TypeShard{t.name, sharding.ShardID(i)}] != t.epoch[i] {
+			if o == n && t.state[i] == protocol.Homed && serves[i] != t.epoch[i] {
 				m.queueStart(r, t, uint32(i))
 			}
 		}

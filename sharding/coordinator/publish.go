@@ -1,6 +1,8 @@
 package coordinator
 
 import (
+	"slices"
+
 	"github.com/droverhq/drover/sharding"
 	"github.com/droverhq/drover/sharding/protocol"
 )
@@ -17,10 +19,8 @@ func (s *State) Delta(term uint64, from sharding.Revision) *protocol.ShardMapUpd
 			continue
 		}
 		d := protocol.TypeDelta{Type: t.name, NumShards: t.numShards}
-		for i, c := range t.changedAt {
-			if c > since {
-				d.Shards = append(d.Shards, s.record(t, uint32(i)))
-			}
+		for _, i := range t.changedSince(since) {
+			d.Shards = append(d.Shards, s.record(t, i))
 		}
 		u.Types = append(u.Types, d)
 	}
@@ -35,6 +35,24 @@ func (s *State) Delta(term uint64, from sharding.Revision) *protocol.ShardMapUpd
 		}
 	}
 	return u
+}
+
+// changedSince gives the shards that entries after index have changed, by number. What is recent costs what has changed, and not a look at all shards:
+// each entry is published.
+func (t *typeState) changedSince(index uint64) (changed []uint32) {
+	if index < t.recentFrom {
+		for i, c := range t.changedAt {
+			if c > index {
+				changed = append(changed, uint32(i))
+			}
+		}
+		return changed
+	}
+	for k := len(t.recent) - 1; k >= 0 && t.recent[k].index > index; k-- {
+		changed = append(changed, t.recent[k].shard)
+	}
+	slices.Sort(changed)
+	return slices.Compact(changed)
 }
 
 // publish sends each member that has registered with this leader what its map lacks.

@@ -1,6 +1,8 @@
 package coordinator
 
 import (
+	"time"
+
 	"github.com/droverhq/drover/pluginapi"
 	"github.com/droverhq/drover/sharding"
 	"github.com/droverhq/drover/sharding/protocol"
@@ -19,6 +21,7 @@ type run struct {
 
 	wishes  map[uint32]wish  // shards that need a home
 	wishDue sharding.Instant // nothing of them is due before
+	wishing sharding.Instant // and nothing is looked for before: see pace
 
 	tellHomeless sharding.Instant // that there is no node for them, not before
 
@@ -28,8 +31,9 @@ type run struct {
 	moving   uint32           // shards in handoff or fenced
 
 	work    []work
-	working int              // shards with work
-	workDue sharding.Instant // nothing is due before
+	driven  map[uint32]struct{} // shards with work that driveWork is to see: all but starts that go on by themselves
+	workDue sharding.Instant    // nothing is due before
+	rest    sharding.Instant    // and nothing is looked for before: see pace
 
 	ending int // entries of driveWork on their way
 
@@ -74,6 +78,10 @@ type wish struct {
 	notBefore sharding.Instant
 }
 
+// pace is how long to leave be what was just looked at whole, so that a look that each event asks for takes a part of the time that does not grow with
+// what is there. A thousand looked at are worth a millisecond.
+func pace(looked int) time.Duration { return time.Duration(looked/1000) * time.Millisecond }
+
 func (r *run) wish(i uint32, cause protocol.Cause) {
 	if _, ok := r.wishes[i]; !ok {
 		r.wishes[i] = wish{cause: cause}
@@ -85,7 +93,7 @@ func (r *run) wish(i uint32, cause protocol.Cause) {
 func (m *Machine) run(t *typeState) *run {
 	r := m.runs[t.name]
 	if r == nil {
-		r = &run{name: t.name, wishes: map[uint32]wish{}, confirmed: map[uint32]sharding.Epoch{}, work: make([]work, t.numShards), look: true, lastPass: m.at}
+		r = &run{name: t.name, wishes: map[uint32]wish{}, confirmed: map[uint32]sharding.Epoch{}, work: make([]work, t.numShards), driven: map[uint32]struct{}{}, look: true, lastPass: m.at}
 		m.runs[t.name] = r
 	}
 	return r

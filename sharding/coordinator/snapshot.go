@@ -235,6 +235,7 @@ func (f *typeForm) restore(slots uint32) (*typeState, error) {
 	}
 	t := newType(f.Name, f.NumShards, f.Created)
 	t.changed, t.eager, t.expect = f.Changed, f.Eager, f.Expect
+	t.recentFrom = f.Changed
 	for i, st := range f.State {
 		t.state[i] = protocol.ShardState(st)
 	}

@@ -63,12 +63,14 @@ const maxGone = 1024
 
 // typeState holds one type's shards as columns: index is the shard.
 type typeState struct {
-	name      sharding.TypeName
-	numShards uint32
-	created   uint64 // index of the entry
-	changed   uint64 // newest of changedAt
-	eager     bool
-	expect    uint32
+	name       sharding.TypeName
+	numShards  uint32
+	created    uint64   // index of the entry
+	changed    uint64   // newest of changedAt
+	recent     []change // the last of the changes, by index: all since recentFrom, of which later ones may say more; not part of what is replicated
+	recentFrom uint64
+	eager      bool
+	expect     uint32
 
 	state     []protocol.ShardState
 	owner     []uint32 // slots
@@ -88,6 +90,12 @@ type typeState struct {
 
 	strategy strategyState
 	pass     pass
+}
+
+// change is that of a shard by an entry.
+type change struct {
+	index uint64
+	shard uint32
 }
 
 // decision is shared by the shards that one entry decided on.
