@@ -83,3 +83,28 @@ func TestDrainToNowhere(t *testing.T) {
 	require.Eventually(t, func() bool { return paused() == "0" }, patience, poll)
 	assert.Len(t, a.log.lines("an operator's request is carried out"), 4)
 }
+
+// Spec 5.1: the end is bounded by shutdown_timeout, whatever the parts do: what is waited for in vain is given up, and named.
+func TestEndInSpiteOfAPartThatHangs(t *testing.T) {
+	f := newFleet(t)
+	c := f.config("a")
+	c.ShutdownTimeout = time.Second
+	a := f.start(c)
+	f.settled()
+	held, hang := make(chan struct{}), make(chan struct{})
+	viewed := make(chan struct{})
+	go func() {
+		defer close(viewed)
+		a.plane.View(func() { close(held); <-hang })
+	}()
+	<-held
+	began := time.Now()
+	err := f.stop(a)
+	assert.GreaterOrEqual(t, time.Since(began), c.ShutdownTimeout+endGrace)
+	require.ErrorContains(t, err, "shutdown_timeout (1s)")
+	require.ErrorContains(t, err, "given up while it waited for ")
+	assert.Empty(t, a.log.lines("msg=stopped"))
+	close(hang)
+	<-viewed
+	<-a.ended
+}

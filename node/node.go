@@ -112,7 +112,8 @@ type Node struct {
 	leave    chan struct{} // closed by Leave: end, and for good
 	leaveOne sync.Once
 	stopping atomic.Bool
-	silent   atomic.Bool // the log has had its last line
+	silent   atomic.Bool            // the log has had its last line
+	stage    atomic.Pointer[string] // what the end waits for
 
 	mu      sync.Mutex
 	members []cluster.Member              // sorted by name
@@ -146,35 +147,64 @@ func New(cfg *Config, opts Options, kinds ...sharding.Kind) (*Node, error) {
 }
 
 // Run starts the node and serves until ctx ends, then drains and stops, bounded by shutdown_timeout. It returns nil after an orderly end, and an
-// error that names the cause after a failed start or a fatal fault. A node runs once.
-func (n *Node) Run(ctx context.Context) (err error) {
+// error that names the cause after a failed start, a fatal fault, or an end that took too long: of that node something may still run, and its data_dir
+// may be locked, until the process ends. A node runs once.
+func (n *Node) Run(ctx context.Context) error {
 	if n.ran.Swap(true) {
 		return errors.New("this node has run already: make another one with node.New")
 	}
-	closers := &closers{}
-	started := false
-	defer func() {
-		close(n.ended)
-		err = errors.Join(err, closers.close())
-		if started {
-			n.log.Info("stopped")
+	closers := &closers{ending: n.ends}
+	cause, orderly, started := n.start(ctx, closers), false, false
+	if started = cause == nil; started {
+		select {
+		case <-ctx.Done():
+			n.log.Info("stopping: shards are handed off first", "timeout", n.cfg.ShutdownTimeout)
+			orderly = true
+		case <-n.leave:
+			n.log.Info("leaving the cluster")
+			orderly = true
+		case cause = <-n.fatal:
 		}
-		n.silent.Store(true)
-	}()
-	if err := n.start(ctx, closers); err != nil {
-		return err
 	}
-	started = true
-	select {
-	case <-ctx.Done():
-		n.log.Info("stopping: shards are handed off first", "timeout", n.cfg.ShutdownTimeout)
-	case <-n.leave:
-		n.log.Info("leaving the cluster")
-	case err := <-n.fatal:
-		return err
+	patience := abandonFatal
+	if orderly {
+		patience = n.cfg.ShutdownTimeout
+		n.deadline = time.Now().Add(patience)
 	}
-	return n.shutdown()
+	err := n.within(patience+endGrace, func() error {
+		if orderly {
+			cause = n.shutdown()
+		}
+		close(n.ended)
+		return errors.Join(cause, closers.close())
+	})
+	if err == nil && started {
+		n.log.Info("stopped")
+	}
+	n.silent.Store(true)
+	return err
 }
+
+// endGrace is what the end of the parts may take beyond shutdown_timeout, which is the drain's and the goodbyes'.
+const endGrace = 5 * time.Second
+
+// within runs the end of the node, and gives it up where it takes longer than patience: whatever the parts do, SIGTERM ends the node (spec 5.1).
+func (n *Node) within(patience time.Duration, end func() error) error {
+	ended := make(chan error, 1)
+	go func() { ended <- end() }()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-timer.C:
+		return fmt.Errorf("the end took longer than shutdown_timeout (%s) and %s: given up while it waited for %s; what was served here is taken over once its lease has lapsed",
+			n.cfg.ShutdownTimeout, endGrace, *n.stage.Load())
+	}
+}
+
+// ends notes what the end of the node waits for.
+func (n *Node) ends(what string) { n.stage.Store(&what) }
 
 // await waits until the node's parts stand; false says that they are being taken down, or never stood.
 func (n *Node) await() bool {
@@ -192,14 +222,23 @@ func (n *Node) await() bool {
 }
 
 // closers are called in reverse order.
-type closers struct{ list []func() error }
+type closers struct {
+	list   []closer
+	ending func(what string) // is told which one is called now
+}
 
-func (c *closers) add(f func() error) { c.list = append(c.list, f) }
+type closer struct {
+	what string
+	f    func() error
+}
+
+func (c *closers) add(what string, f func() error) { c.list = append(c.list, closer{what, f}) }
 
 func (c *closers) close() error {
 	var errs []error
 	for i := len(c.list) - 1; i >= 0; i-- {
-		errs = append(errs, c.list[i]())
+		c.ending(c.list[i].what)
+		errs = append(errs, c.list[i].f())
 	}
 	return errors.Join(errs...)
 }
@@ -218,7 +257,7 @@ func (n *Node) start(ctx context.Context, c *closers) error {
 	if n.dir, err = datadir.Open(cfg.DataDir, sharding.NodeID(cfg.Name)); err != nil {
 		return err
 	}
-	c.add(n.dir.Close)
+	c.add("data_dir", n.dir.Close)
 	n.self = sharding.Member{Node: sharding.NodeID(cfg.Name), Incarnation: n.dir.Incarnation()}
 	n.server = n.dir.Identity().Server
 	n.isServer = hasRole(cfg.Roles, transport.CoordinatorRole)
@@ -239,7 +278,7 @@ func (n *Node) start(ctx context.Context, c *closers) error {
 	if err != nil {
 		return err
 	}
-	c.add(func() error { return ignoreClosed(listener.Close()) })
+	c.add("the HTTP listener", func() error { return ignoreClosed(listener.Close()) })
 	if n.isServer {
 		if err := n.openControlPlane(c); err != nil {
 			return err
@@ -260,7 +299,7 @@ func (n *Node) start(ctx context.Context, c *closers) error {
 			n.fail(fmt.Errorf("http: %w", err))
 		}
 	}()
-	c.add(func() error {
+	c.add("HTTP requests", func() error {
 		now, cancel := context.WithCancel(context.Background())
 		cancel()
 		err := n.http.Shutdown(now)
@@ -274,7 +313,7 @@ func (n *Node) start(ctx context.Context, c *closers) error {
 	watching, stopWatching := context.WithCancel(context.Background())
 	watched := make(chan struct{})
 	go func() { defer close(watched); n.watch(watching) }()
-	c.add(func() error { stopWatching(); <-watched; return nil })
+	c.add("the watch over the cluster's creation", func() error { stopWatching(); <-watched; return nil })
 
 	joining, stopJoining := context.WithCancel(ctx)
 	joined := make(chan struct{})
@@ -284,7 +323,7 @@ func (n *Node) start(ctx context.Context, c *closers) error {
 			n.fail(err)
 		}
 	}()
-	c.add(func() error { stopJoining(); <-joined; return nil })
+	c.add("the joining of others", func() error { stopJoining(); <-joined; return nil })
 	if len(cfg.Gossip.Join) > 0 {
 		checked := make(chan struct{})
 		go func() {
@@ -293,7 +332,7 @@ func (n *Node) start(ctx context.Context, c *closers) error {
 				n.fail(err)
 			}
 		}()
-		c.add(func() error { stopJoining(); <-checked; return nil })
+		c.add("the word of those that were joined", func() error { stopJoining(); <-checked; return nil })
 	}
 
 	addr := Addresses{HTTP: listener.Addr().String(), Gossip: n.cluster.Addr(), Transport: n.transport.Addr().String()}
@@ -317,13 +356,14 @@ func hasRole(roles []string, role string) bool {
 func (n *Node) shutdown() error {
 	n.stopping.Store(true)
 	n.http.Retire()
-	n.deadline = time.Now().Add(n.cfg.ShutdownTimeout)
 	ctx, cancel := context.WithDeadline(context.Background(), n.deadline)
 	defer cancel()
 	// The goodbyes after a drain that is cut short need some of the time too.
 	drain, cancelDrain := context.WithDeadline(ctx, n.deadline.Add(-min(n.cfg.ShutdownTimeout/4, 5*time.Second)))
 	defer cancelDrain()
+	n.ends("the drain")
 	n.drain(drain)
+	n.ends("HTTP requests")
 	var errs []error
 	answers, cancelAnswers := context.WithDeadline(ctx, n.deadline.Add(-min(n.cfg.ShutdownTimeout/5, 4*time.Second)))
 	defer cancelAnswers()
@@ -332,19 +372,23 @@ func (n *Node) shutdown() error {
 	}
 	select {
 	case <-n.leave:
+		n.ends("the removal from the raft configuration")
 		errs = append(errs, n.leaveRaft(ctx))
 	default:
 	}
+	n.ends("the handover of leadership")
 	if n.plane != nil && n.leads() {
 		if err := n.plane.TransferLeadership(ctx); err != nil {
 			n.log.Info("leadership is not handed over", "reason", err)
 		}
 	}
+	n.ends("the goodbye to gossip")
 	if ctx.Err() != nil { // it takes seconds where others do not answer
 		n.log.Warn("no time is left for a goodbye: the others will see this node as failed")
 	} else if err := n.cluster.Leave(); err != nil {
 		n.log.Warn("the goodbye may not have reached everybody", "error", err)
 	}
+	n.ends("frames on their way")
 	// Last: until everybody knows that the shards have moved, this node forwards what still comes for them, and replies are on their way out.
 	if err := n.transport.Drain(ctx); err != nil {
 		n.log.Warn("frames were cut short", "error", err)

@@ -40,14 +40,14 @@ func (n *Node) openStrategies(ctx context.Context, c *closers) error {
 	if n.runtime, err = host.NewRuntime(ctx, host.Options{CacheDir: n.dir.Path("cache"), Logger: n.log}); err != nil {
 		return err
 	}
-	c.add(func() error { return n.runtime.Close(context.Background()) })
+	c.add("the strategies' runtime", func() error { return n.runtime.Close(context.Background()) })
 	n.strategist = strategist.New(strategist.Config{Runtime: n.runtime, Modules: n.modules, Fetch: n.fetchModule, Logger: n.log,
 		Post: func(ev coordinator.Event) {
 			if n.await() {
 				n.plane.Post(ev)
 			}
 		}})
-	c.add(n.strategist.Close)
+	c.add("strategies", n.strategist.Close)
 	return nil
 }
 
@@ -175,7 +175,7 @@ func (n *Node) openTransport(c *closers) error {
 	if n.transport, err = transport.New(tc, handler{n}); err != nil {
 		return err
 	}
-	c.add(n.transport.Close)
+	c.add("the transport", n.transport.Close)
 	return nil
 }
 
@@ -196,7 +196,7 @@ func (n *Node) openControlPlane(c *closers) error {
 	if err != nil {
 		return err
 	}
-	c.add(n.plane.Close)
+	c.add("raft", n.plane.Close)
 	return nil
 }
 
@@ -215,7 +215,7 @@ func (s raftStream) DialRaft(address string, timeout time.Duration) (net.Conn, e
 
 func (n *Node) openDataPlane(types []dataplane.Type, http string, c *closers) {
 	n.pool = entity.NewPool()
-	c.add(n.closePool)
+	c.add("entity code", n.closePool)
 	var server sharding.Incarnation
 	if n.isServer {
 		server = n.server
@@ -228,7 +228,7 @@ func (n *Node) openDataPlane(types []dataplane.Type, http string, c *closers) {
 		MaxMessages: n.cfg.Sharding.BufferMessages, MaxBytes: int(n.cfg.Sharding.BufferBytes),
 		OnRegistered: n.registered, OnRefused: n.refused, OnLeader: n.leaderChanged, Measure: newGauge().measure,
 	})
-	c.add(func() error { n.data.Close(); return nil })
+	c.add("the data plane", func() error { n.data.Close(); return nil })
 }
 
 // abandonAfter is how long entity code that hangs may hold up an end at the least, and one without a drain at the most.
@@ -283,7 +283,7 @@ func (n *Node) openGossip(http string, c *closers) error {
 	if err != nil {
 		return err
 	}
-	c.add(n.cluster.Close)
+	c.add("gossip", n.cluster.Close)
 	return nil
 }
 
