@@ -114,9 +114,10 @@ func (r *Runtime) find(id sharding.ShardID, epoch sharding.Epoch) *shard {
 
 // Extend lets the shards' entities begin messages until until.
 func (r *Runtime) Extend(shards []protocol.ShardEpoch, until sharding.Instant) {
+	now := int64(r.cfg.Now())
 	for _, se := range shards {
 		if s := r.find(se.Shard, se.Epoch); s != nil {
-			if now := int64(r.cfg.Now()); now >= s.until.Load() {
+			if now >= s.until.Load() {
 				s.since.Store(now)
 			}
 			s.until.Store(int64(until))

@@ -271,6 +271,9 @@ func (r *Region) ordered(d protocol.Directive) {
 			r.killOrdered(sh, d)
 		}
 	}
+	if len(r.stops) > 0 { // an order is answered at once
+		r.tellStops()
+	}
 }
 
 func (r *Region) startShard(sh *shard, d *protocol.StartShard) {
