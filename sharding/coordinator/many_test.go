@@ -118,4 +118,3 @@ func BenchmarkHandOffOf100k(b *testing.B) {
 		r.commit(r.step(Received{From: to, Message: &protocol.ShardStarted{Type: "t", Shards: []protocol.ShardEpoch{{Shard: rec.Shard, Epoch: now.Epoch}}}}))
 	}
 }
-
