@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"net"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	wal "github.com/hashicorp/raft-wal"
+	"github.com/hashicorp/raft-wal/metadb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -70,4 +72,39 @@ func TestDamagedLogEndsTheStart(t *testing.T) {
 	// Everything is let go of: the log's own lock would keep a second try waiting for ever.
 	_, err = openDir(t, dir)
 	require.Error(t, err)
+}
+
+// The log's index is one file of its own, with the votes in it. Whatever is left of it, the start ends with an error that names it and the next step:
+// no panic, no fault of a mapping, and no log deleted because nothing names its files.
+func TestDamagedIndexEndsTheStart(t *testing.T) {
+	page := int64(os.Getpagesize())
+	for name, damage := range map[string]func(index string) error{
+		"gone":           os.Remove,
+		"empty":          func(f string) error { return os.Truncate(f, 0) },
+		"one byte":       func(f string) error { return os.Truncate(f, 1) },
+		"two pages":      func(f string) error { return os.Truncate(f, 2*page) },
+		"half of a page": func(f string) error { return os.Truncate(f, 2*page+page/2) },
+		"zeros": func(f string) error {
+			w, err := os.OpenFile(f, os.O_WRONLY, 0)
+			if err != nil {
+				return err
+			}
+			_, err = w.WriteAt(make([]byte, 6*page), 2*page)
+			return errors.Join(err, w.Close())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			writeLog(t, dir, 10, func(*wal.WAL) {})
+			index := filepath.Join(dir, "wal", metadb.FileName)
+			require.NoError(t, damage(index))
+			_, err := openDir(t, dir)
+			require.Error(t, err)
+			assert.Contains(t, err.Error(), metadb.FileName)
+			assert.Contains(t, err.Error(), "drover cluster forget")
+			files, err := filepath.Glob(filepath.Join(dir, "wal", "*.wal"))
+			require.NoError(t, err)
+			assert.Len(t, files, 1, "the log stays for whoever can mend its index")
+		})
+	}
 }

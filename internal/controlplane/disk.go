@@ -2,10 +2,15 @@ package controlplane
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"time"
 
+	"github.com/hashicorp/raft-wal/metadb"
 	"github.com/hashicorp/raft-wal/types"
 )
 
@@ -26,7 +31,7 @@ type disk struct {
 
 // Load implements types.MetaStore. A last file that was sealed without a successor gets one here.
 func (d *disk) Load(dir string) (types.PersistentState, error) {
-	state, err := d.MetaStore.Load(dir)
+	state, err := d.loadIndex(dir)
 	if err != nil || len(state.Segments) == 0 {
 		return state, err
 	}
@@ -51,6 +56,28 @@ func (d *disk) Load(dir string) (types.PersistentState, error) {
 	state.NextSegmentID++
 	state.Segments = append(state.Segments, next)
 	return state, d.MetaStore.CommitState(state)
+}
+
+// loadIndex reads the index. raft-wal takes an index that is gone for a new log and deletes the files of the old one, with the votes forgotten that lay
+// in the index; and bbolt, in which it lies, panics or faults on pages that are damaged or cut off.
+func (d *disk) loadIndex(dir string) (state types.PersistentState, err error) {
+	index := filepath.Join(dir, metadb.FileName)
+	if _, err := os.Stat(index); errors.Is(err, fs.ErrNotExist) {
+		files, err := d.files.List()
+		if err != nil {
+			return state, err
+		}
+		if len(files) > 0 {
+			return state, fmt.Errorf("%s is gone, though the log has entries", index)
+		}
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // what is cut off is mapped all the same
+	defer func() {
+		if e := recover(); e != nil {
+			err = fmt.Errorf("%s is damaged: %v", index, e)
+		}
+	}()
+	return d.MetaStore.Load(dir)
 }
 
 // CommitState implements types.MetaStore. Once raft runs a state that cannot be written waits: no entry is appended before it is.
