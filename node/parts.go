@@ -12,6 +12,7 @@ import (
 	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/config"
 	"github.com/droverhq/drover/internal/controlplane"
+	"github.com/droverhq/drover/internal/datadir"
 	"github.com/droverhq/drover/internal/dataplane"
 	"github.com/droverhq/drover/internal/entity"
 	"github.com/droverhq/drover/internal/modules"
@@ -191,7 +192,7 @@ func (n *Node) openControlPlane(c *closers) error {
 	n.machine = coordinator.New(coordinator.Config{Self: n.self, RebalanceInterval: n.cfg.Sharding.RebalanceInterval, MoveCooldown: n.cfg.Sharding.MoveCooldown,
 		Settle: n.cfg.Sharding.Settle, HandOffTimeout: n.cfg.Sharding.HandoffTimeout, Seed: seedOf(n.self)})
 	var err error
-	n.plane, err = controlplane.Open(controlplane.Config{Dir: n.dir.Path("raft"), Server: n.server, Address: n.advertised(), Stream: raftStream{n.transport.Raft(), n.transport},
+	n.plane, err = controlplane.Open(controlplane.Config{Dir: n.dir.Path(datadir.RaftDir), Server: n.server, Address: n.advertised(), Stream: raftStream{n.transport.Raft(), n.transport},
 		Machine: n.machine, Now: now, Do: n.do, Fatal: n.fail, Logger: n.log, Heartbeat: n.cfg.Raft.HeartbeatTimeout, ConfirmReady: n.confirmReady})
 	if err != nil {
 		return err

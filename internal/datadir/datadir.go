@@ -33,7 +33,12 @@ const (
 	idFile   = "node.json"
 
 	unfinished = ".new-" // begins the name of a file that is being written
+
+	restoreHint = "restore it from a backup; with an empty data_dir the node joins as a new one, and `drover cluster forget` drops the old"
 )
+
+// RaftDir is the name of the directory, below data_dir, of the raft server's log and snapshots.
+const RaftDir = "raft"
 
 // Dir is an open, locked data_dir. Its methods may be called from any goroutine.
 type Dir struct {
@@ -102,13 +107,16 @@ func (d *Dir) load(node sharding.NodeID) error {
 	b, err := os.ReadFile(filepath.Join(d.path, idFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		// A server of a new name on an old log would bring the entries of one cluster into another.
+		if _, err := os.Lstat(d.Path(RaftDir)); err == nil {
+			return fmt.Errorf("%s is gone, though there is a raft log in %s: %s", d.Path(idFile), d.Path(RaftDir), restoreHint)
+		}
 		d.identity = Identity{V: version, Server: sharding.NewIncarnation(), Store: sharding.NewIncarnation()}
 	case err != nil:
 		return fmt.Errorf("data_dir %q: %w", d.path, err)
 	default:
 		if err := json.Unmarshal(b, &d.identity); err != nil {
-			return fmt.Errorf("%s is damaged (%w): restore it from a backup; with an empty data_dir the node joins as a new one, and `drover cluster forget` drops the old",
-				filepath.Join(d.path, idFile), err)
+			return fmt.Errorf("%s is damaged (%w): %s", filepath.Join(d.path, idFile), err, restoreHint)
 		}
 		if d.identity.V != version || d.identity.Server.IsZero() || d.identity.Store.IsZero() {
 			return fmt.Errorf("%s has version %d, this drover reads version %d: it was written by another release", filepath.Join(d.path, idFile), d.identity.V, version)

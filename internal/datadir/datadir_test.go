@@ -70,6 +70,24 @@ func TestDamagedIdentityIsNamed(t *testing.T) {
 	}
 }
 
+// A node that made itself a new identity on the log of the old one would be another raft server with that one's entries, of whatever cluster.
+func TestLostIdentityOfALogIsAnError(t *testing.T) {
+	path := t.TempDir()
+	d, err := Open(path, "a")
+	require.NoError(t, err)
+	require.NoError(t, os.Mkdir(d.Path(RaftDir), 0o700))
+	require.NoError(t, d.Close())
+	require.NoError(t, os.Remove(d.Path(idFile)))
+	_, err = Open(path, "a")
+	require.ErrorContains(t, err, d.Path(idFile)+" is gone")
+	require.ErrorContains(t, err, "restore it from a backup")
+
+	require.NoError(t, os.Remove(d.Path(RaftDir)))
+	d, err = Open(path, "a")
+	require.NoError(t, err, "and the error has let go of the lock")
+	require.NoError(t, d.Close())
+}
+
 func TestUnwritableIsAnError(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
