@@ -15,6 +15,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -80,6 +81,26 @@ func TestEveryProblemNamesTheNextStep(t *testing.T) {
 }
 
 // TestNoLeader is an answer, not a fault.
+// A refusal is not larger than it has to be, however large what is refused: only an entity's own words are sent whole.
+func TestProblemsDoNotRepeatWholeBodies(t *testing.T) {
+	large := strings.Repeat("é", 100_000)
+	for _, tc := range []struct{ method, target, body string }{
+		{"POST", "/entities/counter/a", `{"` + large + `":1}`},
+		{"POST", "/entities/counter/a", `{"add":` + strings.Repeat("9", 200_000) + `}`},
+		{"PUT", "/cluster/strategies/counter", `{"` + large + `":1}`},
+		{"PUT", "/cluster/strategies/counter", `{"digest":"` + large + `"}`},
+		{"PUT", "/cluster/strategies/counter", `{"limits":{"budget":"` + large + `"}}`},
+	} {
+		w := send(open(t, &httpapitest.Node{}), tc.method, tc.target, tc.body)
+		assert.Equal(t, 400, w.Code, tc.target)
+		assert.Less(t, w.Body.Len(), 8192, tc.target)
+		assert.True(t, utf8.ValidString(problem(t, w).Detail), tc.target)
+	}
+	text := strings.Repeat("x", 10_000)
+	w := send(open(t, &httpapitest.Node{Err: &sharding.EntityError{Text: text}}), "POST", "/entities/counter/a", `{"get":true}`)
+	assert.Equal(t, text, problem(t, w).Detail)
+}
+
 func TestNoLeader(t *testing.T) {
 	w := send(open(t, &httpapitest.Node{NoLeader: true}), "GET", "/cluster/leader", "")
 	assert.Equal(t, 503, w.Code)

@@ -217,6 +217,8 @@ func TestRefusedRequests(t *testing.T) {
 		{"PUT", "/cluster/strategies/counter", `{"config":[1]}`, httpapi.KindBadRequest, 400, "no JSON object"},
 		{"PUT", "/cluster/strategies/counter", `{"config":{"a":"` + strings.Repeat("x", 1<<20) + `"}}`, httpapi.KindTooLarge, 413, "config has 1048584 bytes"},
 		{"PUT", "/cluster/strategies/counter", `{"module":"` + strings.Repeat("AAAA", 4<<20) + `"}`, httpapi.KindTooLarge, 413, "a strategy"},
+		{"PUT", "/cluster/strategies/counter", `{"limits":{"fuel":-1}}`, httpapi.KindBadRequest, 400, "limits.fuel does not fit: it holds a number -1"},
+		{"PUT", "/cluster/strategies/counter", `"x"`, httpapi.KindBadRequest, 400, "the body does not fit: it holds a string"},
 		{"PUT", "/cluster/strategies/counter", `{"limits":{"fuel":1}}`, httpapi.KindBadRequest, 400, "limits.fuel is 1"},
 		{"PUT", "/cluster/strategies/counter", `{"limits":{"budget":"2h"}}`, httpapi.KindBadRequest, 400, "limits.budget"},
 		{"PUT", "/cluster/strategies/counter", `{"limits":{"memory":"1GiB"}}`, httpapi.KindBadRequest, 400, "limits.memory"},

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/droverhq/drover/sharding"
@@ -141,6 +142,17 @@ func problemOf(err error) *Problem {
 	return &Problem{Kind: KindInternal, Detail: "the node met an error that it did not foresee"}
 }
 
+// maxDetail is how many bytes of a detail are sent: it may repeat what the client sent, which may have megabytes.
+const maxDetail = 2048
+
+// detail gives the detail as it is sent. What an entity answered is left whole: it is no repetition.
+func (p *Problem) detail() string {
+	if len(p.Detail) <= maxDetail || p.Kind == KindEntityError {
+		return p.Detail
+	}
+	return strings.ToValidUTF8(p.Detail[:maxDetail], "") + "…"
+}
+
 // write sends the problem.
 func (p *Problem) write(w http.ResponseWriter) {
 	k := kinds[p.Kind]
@@ -160,7 +172,7 @@ func (p *Problem) write(w http.ResponseWriter) {
 	if p.allow != "" {
 		h.Set("Allow", p.allow)
 	}
-	b, err := json.Marshal(Body{Type: p.Kind.Type(), Title: k.title, Status: k.status, Detail: p.Detail, Hint: cmp.Or(p.Hint, k.hint), Findings: p.Findings, Known: p.Known})
+	b, err := json.Marshal(Body{Type: p.Kind.Type(), Title: k.title, Status: k.status, Detail: p.detail(), Hint: cmp.Or(p.Hint, k.hint), Findings: p.Findings, Known: p.Known})
 	if err != nil { // text, numbers and slices of them: cannot be
 		b = []byte(`{}`)
 	}

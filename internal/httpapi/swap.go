@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -95,7 +96,11 @@ func (s *Server) readSwapBody(c *call, r *SwapRequest) error {
 		if _, ok := errors.AsType[base64.CorruptInputError](err); ok {
 			return &Problem{Kind: KindBadRequest, Detail: "module is not base64"}
 		}
-		return &Problem{Kind: KindBadRequest, Detail: strings.TrimPrefix(err.Error(), "json: "),
+		detail := strings.TrimPrefix(err.Error(), "json: ")
+		if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // its text names Go types
+			detail = fmt.Sprintf("%s does not fit: it holds a %s", cmp.Or(e.Field, "the body"), e.Value)
+		}
+		return &Problem{Kind: KindBadRequest, Detail: detail,
 			Hint: `want {"digest":"sha256:…","config":{…},"limits":{"fuel","budget","memory","max_failures","moves_per_pass"}}`}
 	}
 	switch {
