@@ -24,6 +24,12 @@ import (
 // putModule stores a module on this node. An error says that it is not kept.
 func (n *Node) putModule(wasm []byte) (modules.Digest, error) { return n.modules.Put(wasm) }
 
+// unstored is what the client of a swap is told where this node could not store the module: sent again it would fail again.
+func (n *Node) unstored(err error) error {
+	return &httpapi.Problem{Kind: httpapi.KindUnavailable, Detail: fmt.Sprintf("node %s: %v", n.self.Node, err),
+		Hint: fmt.Sprintf("the old strategy stays; see that node %s can write to its data_dir, and that its disk has room, then send it again", n.self.Node)}
+}
+
 // swap is a strategy change proposed at this node (spec 1.4): admitted and compiled here, then ordered from the leader.
 func (n *Node) swap(ctx context.Context, r httpapi.SwapRequest) error {
 	if r.Shadow {
@@ -64,7 +70,7 @@ func (n *Node) swap(ctx context.Context, r httpapi.SwapRequest) error {
 	}
 	n.warn(r.Type, spec.Source, warnings)
 	if spec.Digest, err = n.putModule(wasm); err != nil {
-		return &httpapi.Problem{Kind: httpapi.KindUnavailable, Detail: err.Error()}
+		return n.unstored(err)
 	}
 	if spec.Source == "" {
 		spec.Source = name
@@ -201,7 +207,7 @@ func (n *Node) activate(ctx context.Context, o swapOrder) error {
 		return refusal(err)
 	}
 	if _, err := n.putModule(wasm); err != nil {
-		return &httpapi.Problem{Kind: httpapi.KindUnavailable, Detail: err.Error()}
+		return n.unstored(err)
 	}
 	if err := n.spread(ctx, wasm); err != nil {
 		return err

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -36,6 +37,21 @@ func TestNoModuleIsNeededAfterARollbackToNothing(t *testing.T) {
 	_, err = api{a.Node}.Swap(t.Context(), httpapi.SwapRequest{Type: "ledger", Limits: &httpapi.Limits{Fuel: &fuel}})
 	assert.Equal(t, httpapi.KindConflict, kindOf(err), "%v", err)
 	assert.ErrorContains(t, err, "has no strategy module")
+}
+
+// Spec 1.4: a swap that fails at any step leaves the old strategy and says why; where a node cannot store the module the next step is at its disk.
+func TestSwapWhoseModuleCannotBeStored(t *testing.T) {
+	f := newFleet(t)
+	a := f.start(f.config("a"))
+	f.settled()
+	wasm, err := os.ReadFile(smallModule(t, "well-behaved"))
+	require.NoError(t, err)
+	require.NoError(t, os.RemoveAll(a.dir.Path("modules")))
+	_, err = api{a.Node}.Swap(t.Context(), httpapi.SwapRequest{Type: "ledger", Module: wasm})
+	require.Equal(t, httpapi.KindUnavailable, kindOf(err), "%v", err)
+	problem, _ := errors.AsType[*httpapi.Problem](err)
+	assert.Contains(t, problem.Detail, "node a: module")
+	assert.Contains(t, problem.Hint, "node a can write to its data_dir")
 }
 
 // A module is refused for what it is; that somebody gave up, or the node stops, is not its fault.
