@@ -1,12 +1,14 @@
 package e2e
 
 import (
+	"errors"
 	"net/http"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,6 +28,16 @@ func TestOneNode(t *testing.T) {
 	var l leader
 	a.must(http.MethodGet, "/cluster/leader", nil, &l)
 	require.Equal(t, "a", l.Name)
+
+	a.signal(syscall.SIGHUP) // a terminal that closes, or the habit of reloading: no reason to end without a drain
+	eventually(t, "SIGHUP is answered in the log", func() error {
+		if !strings.Contains(a.log(), "SIGHUP changes nothing") {
+			return errors.New(a.log())
+		}
+		return nil
+	})
+	a.must(http.MethodPost, "/entities/counter/user-42", []byte(`{"get":true}`), &reply)
+	require.Equal(t, map[string]any{"value": 2.0}, reply)
 	a.terminate()
 	require.NotContains(t, a.log(), "level=ERROR")
 }

@@ -21,6 +21,7 @@ func newRunCommand() *cobra.Command {
 		Short: "Run a node",
 		Long: `Run a node until SIGTERM or SIGINT. It then drains: its shards are handed off to other nodes, bounded by shutdown_timeout. A
 second signal ends it at once. The node stays a voter of the cluster's log; 'drover cluster leave' takes it out.
+SIGHUP does nothing.
 
 FILE is short for --config FILE.
 
@@ -47,11 +48,19 @@ FILE is short for --config FILE.
 	return cmd
 }
 
-// untilSignal gives a context that ends with the first SIGTERM or SIGINT; the second ends the process.
+// untilSignal gives a context that ends with the first SIGTERM or SIGINT; the second ends the process. SIGHUP, which would end it without a drain,
+// does nothing.
 func untilSignal(parent context.Context, log *slog.Logger) context.Context {
 	ctx, cancel := context.WithCancel(parent)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	go func() {
+		for range hangups {
+			log.Warn("SIGHUP changes nothing: node.toml is read at the start; a strategy is replaced with 'drover strategy swap', the node ended with SIGTERM")
+		}
+	}()
 	go func() {
 		<-signals
 		cancel()
