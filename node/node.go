@@ -262,6 +262,10 @@ func (n *Node) start(ctx context.Context, c *closers) error {
 	n.server = n.dir.Identity().Server
 	n.isServer = hasRole(cfg.Roles, transport.CoordinatorRole)
 	n.log = n.log.With("node", cfg.Name)
+	if n.isServer && n.dir.Renewed() && !n.dir.Cluster().IsZero() {
+		n.log.Warn("there is no raft log beside the node's identity: it joins its cluster as a new raft server, whose predecessor the leader takes out. If it was the only coordinator, the cluster's map is lost: start a new cluster with an empty data_dir",
+			"log", n.dir.Path(datadir.RaftDir), "server", n.server)
+	}
 	n.metrics = newMetrics(n)
 
 	if err := n.openStrategies(ctx, c); err != nil {

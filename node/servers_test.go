@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/controlplane"
+	"github.com/droverhq/drover/internal/datadir"
 	"github.com/droverhq/drover/internal/modules"
 	"github.com/droverhq/drover/internal/transport"
 	"github.com/droverhq/drover/sharding"
@@ -23,6 +25,16 @@ import (
 // Spec 2.1: a node whose disk was wiped comes back as another raft server. The one that it had before never comes back, and loses its seat: a node that is up
 // cannot be forgotten, and a dead seat counts towards the quorum.
 func TestWipedDiskLosesItsSeat(t *testing.T) {
+	t.Run("all of it", func(t *testing.T) { wipedDisk(t, func(f *fleet, m *member) *Config { return f.config(m.cfg.Name) }) }) // another data_dir, another address
+	t.Run("the log alone", func(t *testing.T) {
+		wipedDisk(t, func(_ *fleet, m *member) *Config {
+			require.NoError(t, os.RemoveAll(filepath.Join(m.cfg.DataDir, datadir.RaftDir)))
+			return m.cfg
+		})
+	})
+}
+
+func wipedDisk(t *testing.T, wipe func(*fleet, *member) *Config) {
 	f := newFleet(t)
 	for _, n := range []string{"a", "b", "c"} {
 		f.start(f.config(n))
@@ -41,7 +53,7 @@ func TestWipedDiskLosesItsSeat(t *testing.T) {
 		return all
 	}, patience, poll)
 	require.NoError(t, f.stop(wiped))
-	again := f.start(f.config(wiped.cfg.Name)) // another data_dir, another address
+	again := f.start(wipe(f, wiped))
 	require.NotEqual(t, wiped.server, again.server)
 	require.Eventually(t, func() bool {
 		v, err := f.leader().plane.VoterIDs()

@@ -45,6 +45,7 @@ type Dir struct {
 	path        string
 	lock        *os.File
 	incarnation sharding.Incarnation
+	renewed     bool // see Renewed
 
 	mu       sync.Mutex
 	identity Identity
@@ -127,6 +128,10 @@ func (d *Dir) load(node sharding.NodeID) error {
 		}
 	}
 	next := d.identity
+	if err == nil && d.lostLog() {
+		// The server of the old name may have voted, and acknowledged entries, that nothing here knows of any more (spec 2.1).
+		next.Server, d.renewed = sharding.NewIncarnation(), true
+	}
 	next.Node = node
 	next.Past = append(append([]sharding.Incarnation(nil), next.Past...), d.incarnation)
 	if n := len(next.Past) - maxPast - 1; n > 0 {
@@ -134,6 +139,15 @@ func (d *Dir) load(node sharding.NodeID) error {
 	}
 	return d.store(next)
 }
+
+// lostLog says whether the directory has no raft log. A node that never had one can take another server's name as well.
+func (d *Dir) lostLog() bool {
+	files, err := os.ReadDir(d.Path(RaftDir))
+	return errors.Is(err, fs.ErrNotExist) || err == nil && len(files) == 0
+}
+
+// Renewed says whether Open found the identity of a raft server without its log, and gave the directory another.
+func (d *Dir) Renewed() bool { return d.renewed }
 
 func (d *Dir) store(next Identity) error {
 	b, err := json.MarshalIndent(next, "", "  ")

@@ -23,6 +23,8 @@ func TestIdentityOutlivesTheProcess(t *testing.T) {
 	require.ErrorContains(t, err, "pid")
 	cluster := sharding.NewIncarnation()
 	require.NoError(t, a.SetCluster(cluster))
+	require.NoError(t, os.Mkdir(a.Path(RaftDir), 0o700))
+	require.NoError(t, os.WriteFile(a.Path(RaftDir, "log"), nil, 0o600))
 	first := a.Incarnation()
 	require.NoError(t, a.Close())
 
@@ -38,6 +40,27 @@ func TestIdentityOutlivesTheProcess(t *testing.T) {
 	st, err := os.Stat(path)
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o700), st.Mode().Perm())
+}
+
+// Spec 2.1, "a wiped disk never returns under an old name": without its log, a raft server is another one.
+func TestIdentityWithoutItsLogIsAnother(t *testing.T) {
+	path := t.TempDir()
+	a, err := Open(path, "a")
+	require.NoError(t, err)
+	assert.False(t, a.Renewed(), "a new one")
+	server, store := a.Identity().Server, a.Identity().Store
+	require.NoError(t, os.Mkdir(a.Path(RaftDir), 0o700)) // all in it was deleted
+	require.NoError(t, a.Close())
+	for range 2 {
+		b, err := Open(path, "a")
+		require.NoError(t, err)
+		assert.True(t, b.Renewed())
+		assert.NotEqual(t, server, b.Identity().Server)
+		assert.Equal(t, store, b.Identity().Store)
+		server = b.Identity().Server
+		require.NoError(t, os.RemoveAll(b.Path(RaftDir)))
+		require.NoError(t, b.Close())
+	}
 }
 
 func TestPastIsBounded(t *testing.T) {
@@ -126,6 +149,7 @@ func TestIdentityWithoutANameIsTaken(t *testing.T) {
 	b, err := json.Marshal(old)
 	require.NoError(t, err)
 	require.NotContains(t, string(b), "node", "as it was")
+	require.NoError(t, os.MkdirAll(filepath.Join(path, RaftDir, "log"), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(path, idFile), b, 0o600))
 	d, err := Open(path, "a")
 	require.NoError(t, err)
