@@ -3,14 +3,17 @@ package node
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/droverhq/drover/internal/builtin"
 	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/httpapi"
 	"github.com/droverhq/drover/internal/modules"
@@ -26,7 +29,13 @@ var _ httpapi.Node = api{}
 
 // Ask implements httpapi.Node, as do the following.
 func (a api) Ask(ctx context.Context, m httpapi.Message) ([]byte, error) {
-	return a.n.data.Ask(ctx, m.Type, m.Entity, m.Payload, m.Command)
+	reply, err := a.n.data.Ask(ctx, m.Type, m.Entity, m.Payload, m.Command)
+	if errors.Is(err, sharding.ErrBadMessage) {
+		if t, ok := a.n.cfg.Type(string(m.Type)); ok && t.Entity == builtin.Counter { // whoever tries Drover out has no documentation of its messages but this
+			err = &httpapi.Problem{Kind: httpapi.KindBadMessage, Detail: err.Error(), Hint: `a counter takes {"add":n} and {"get":true}; another message needs another Idempotency-Key`}
+		}
+	}
+	return reply, err
 }
 
 func (a api) Tell(m httpapi.Message) error {
@@ -205,20 +214,28 @@ func (a api) Strategies(ctx context.Context) (httpapi.StrategiesView, error) {
 }
 
 func viewOf(r strategyRecord) httpapi.StrategyView {
-	v := httpapi.StrategyView{Type: r.Type, Name: r.Name, Source: r.Spec.Source, State: httpapi.StrategyState(r.State), Calls: r.Calls, Failures: r.Failures,
+	v := httpapi.StrategyView{Type: r.Type, Name: r.Name, Source: sourceOf(r.Spec.Source, r.Spec.Digest), State: httpapi.StrategyState(r.State), Calls: r.Calls, Failures: r.Failures,
 		Fuel: httpapi.FuelView{Last: r.LastFuel, P99: r.P99Fuel, Limit: r.Spec.Fuel}, Time: httpapi.TimeView{Last: r.LastMicros, P99: r.P99Micros}}
 	if r.Spec.Digest != [32]byte{} {
 		v.Digest = "sha256:" + modules.Digest(r.Spec.Digest).String()
 	}
+	v.Worked = r.Worked
+	if f := r.Failure; f != nil {
+		v.LastFailure = &httpapi.FailureView{Source: sourceOf(f.Source, f.Digest), Verdict: f.Verdict, Text: strings.ToValidUTF8(string(f.Detail), "\ufffd")}
+		if f.Digest != (modules.Digest{}) {
+			v.LastFailure.Digest = "sha256:" + f.Digest.String()
+		}
+	}
 	return v
 }
 
-func (a api) Swap(ctx context.Context, r httpapi.SwapRequest) (httpapi.StrategyView, error) {
-	if err := a.n.swap(ctx, r); err != nil {
-		return httpapi.StrategyView{}, err
+func (a api) Swap(ctx context.Context, r httpapi.SwapRequest) (httpapi.SwapView, error) {
+	warnings, err := a.n.swap(ctx, r)
+	if err != nil {
+		return httpapi.SwapView{}, err
 	}
 	rec, err := a.n.strategyOf(ctx, r.Type)
-	return viewOf(rec), err
+	return httpapi.SwapView{StrategyView: viewOf(rec), Warnings: warnings}, err
 }
 
 func (a api) operate(ctx context.Context, op operation) error {

@@ -42,6 +42,9 @@ type outcome struct {
 	Kind   string `cbor:"1,keyasint,omitempty"` // of a problem; notLeader: ask again elsewhere
 	Detail string `cbor:"2,keyasint,omitempty"`
 	Hint   string `cbor:"3,keyasint,omitempty"`
+	// Findings and Known are a problem's.
+	Findings []httpapi.Finding `cbor:"4,keyasint,omitempty"`
+	Known    []string          `cbor:"5,keyasint,omitempty"`
 }
 
 const notLeader = "not-leader"
@@ -107,6 +110,16 @@ type strategyRecord struct {
 	P99Fuel    *uint64               `cbor:"8,keyasint,omitempty"`
 	LastMicros *uint64               `cbor:"9,keyasint,omitempty"`
 	P99Micros  *uint64               `cbor:"10,keyasint,omitempty"`
+	Worked     bool                  `cbor:"11,keyasint,omitempty"`
+	Failure    *strategyFailure      `cbor:"12,keyasint,omitempty"`
+}
+
+// strategyFailure is the latest failure that the leader knows of.
+type strategyFailure struct {
+	Digest  modules.Digest `cbor:"0,keyasint"`
+	Source  string         `cbor:"1,keyasint"`
+	Verdict string         `cbor:"2,keyasint"`
+	Detail  []byte         `cbor:"3,keyasint"` // a module may have written it: any bytes
 }
 
 // requests are what was asked of this node's coordinator machine and has no answer yet.
@@ -175,7 +188,7 @@ func (n *Node) answerCall(ctx context.Context, from transport.Peer, method strin
 	case errors.Is(err, errNotLeader):
 		o = outcome{Kind: notLeader}
 	case errors.As(err, &p):
-		o = outcome{Kind: p.Kind.String(), Detail: p.Detail, Hint: p.Hint}
+		o = outcome{Kind: p.Kind.String(), Detail: p.Detail, Hint: p.Hint, Findings: p.Findings, Known: p.Known}
 	case err != nil:
 		return nil, err
 	}
@@ -268,7 +281,7 @@ func (n *Node) callMember(ctx context.Context, to sharding.Member, method string
 	case notLeader:
 		return nil, errNotLeader
 	}
-	return nil, &httpapi.Problem{Kind: httpapi.Kind(o.Kind), Detail: o.Detail, Hint: o.Hint}
+	return nil, &httpapi.Problem{Kind: httpapi.Kind(o.Kind), Detail: o.Detail, Hint: o.Hint, Findings: o.Findings, Known: o.Known}
 }
 
 const (

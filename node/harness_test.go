@@ -99,6 +99,7 @@ type member struct {
 }
 
 func newFleet(t *testing.T) *fleet {
+	t.TempDir() // the first one of a test registers that all of them are removed: after the nodes have ended
 	f := &fleet{t: t, nodes: map[string]*member{}, newest: map[sharding.ShardID]sharding.Epoch{}, who: map[sharding.ShardID]map[sharding.Epoch]sharding.NodeID{}}
 	t.Cleanup(func() {
 		for _, m := range f.all() {

@@ -17,9 +17,23 @@ import (
 	"github.com/droverhq/drover/internal/modules"
 	"github.com/droverhq/drover/sharding"
 	"github.com/droverhq/drover/sharding/protocol"
+	"github.com/droverhq/drover/strategies"
 )
 
 func cutBuiltin(source string) (name string, ok bool) { return strings.CutPrefix(source, "builtin:") }
+
+// sourceOf names where a module is from, for people: a built-in one that was asked for by its digest has a better name than that.
+func sourceOf(source string, digest [32]byte) string {
+	if !strings.HasPrefix(source, "sha256:") {
+		return source
+	}
+	for _, name := range strategies.Names() {
+		if _, d, _ := strategies.Builtin(name); d == modules.Digest(digest).String() {
+			return "builtin:" + name
+		}
+	}
+	return source
+}
 
 func decodeKey(s config.Secret) ([]byte, error) {
 	b, err := base64.StdEncoding.DecodeString(s.Reveal())

@@ -30,18 +30,18 @@ func (n *Node) unstored(err error) error {
 		Hint: fmt.Sprintf("the old strategy stays; see that node %s can write to its data_dir, and that its disk has room, then send it again", n.self.Node)}
 }
 
-// swap is a strategy change proposed at this node (spec 1.4): admitted and compiled here, then ordered from the leader.
-func (n *Node) swap(ctx context.Context, r httpapi.SwapRequest) error {
+// swap is a strategy change proposed at this node (spec 1.4): admitted and compiled here, then ordered from the leader. It gives what is odd about it, short of a refusal.
+func (n *Node) swap(ctx context.Context, r httpapi.SwapRequest) ([]httpapi.Finding, error) {
 	if r.Shadow {
-		return &httpapi.Problem{Kind: httpapi.KindNotYet, Detail: "shadow strategies are not available yet"}
+		return nil, &httpapi.Problem{Kind: httpapi.KindNotYet, Detail: "shadow strategies are not available yet"}
 	}
 	present, err := n.strategyOf(ctx, r.Type)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	spec, err := changed(present.Spec, r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	wasm := r.Module
 	switch {
@@ -51,36 +51,36 @@ func (n *Node) swap(ctx context.Context, r httpapi.SwapRequest) error {
 			wasm, err = n.fetchModule(ctx, *r.Digest)
 		}
 		if err != nil {
-			return &httpapi.Problem{Kind: httpapi.KindUnknownModule, Detail: err.Error()}
+			return nil, &httpapi.Problem{Kind: httpapi.KindUnknownModule, Detail: err.Error()}
 		}
 	case spec.Digest == ([32]byte{}):
-		return &httpapi.Problem{Kind: httpapi.KindConflict, Detail: fmt.Sprintf("%s has no strategy module at present: the built-in hash gives homes, which has no configuration and no limits", r.Type),
+		return nil, &httpapi.Problem{Kind: httpapi.KindConflict, Detail: fmt.Sprintf("%s has no strategy module at present: the built-in hash gives homes, which has no configuration and no limits", r.Type),
 			Hint: fmt.Sprintf("name a strategy: drover strategy swap %s builtin:leastshard", r.Type)}
 	default: // configuration and limits alone
 		if wasm, err = n.modules.Get(spec.Digest); errors.Is(err, modules.ErrNotHere) {
 			wasm, err = n.fetchModule(ctx, spec.Digest)
 		}
 		if err != nil {
-			return &httpapi.Problem{Kind: httpapi.KindUnknownModule, Detail: err.Error()}
+			return nil, &httpapi.Problem{Kind: httpapi.KindUnknownModule, Detail: err.Error()}
 		}
 	}
 	name, warnings, err := n.strategist.Admit(ctx, wasm, spec)
 	if err != nil {
-		return refusal(err)
+		return nil, refusal(err)
 	}
 	n.warn(r.Type, spec.Source, warnings)
 	if spec.Digest, err = n.putModule(wasm); err != nil {
-		return n.unstored(err)
+		return nil, n.unstored(err)
 	}
 	if spec.Source == "" {
 		spec.Source = name
 	}
 	body, err := cbor.Marshal(swapOrder{Type: r.Type, Spec: spec, Expect: present.Seq, Module: wasm})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	_, err = n.callLeader(ctx, callSwap, body)
-	return err
+	return findingsOf(warnings), err
 }
 
 // changed gives the present strategy with what a request changes.
@@ -88,7 +88,7 @@ func changed(spec protocol.StrategySpec, r httpapi.SwapRequest) (protocol.Strate
 	if len(r.Module) > 0 || r.Digest != nil {
 		spec.Source = r.Source
 		if spec.Source == "" && r.Digest != nil {
-			spec.Source = "sha256:" + modules.Digest(*r.Digest).String()
+			spec.Source = sourceOf("sha256:"+modules.Digest(*r.Digest).String(), *r.Digest)
 		}
 	}
 	if r.Config != nil {
@@ -120,11 +120,26 @@ func refusal(err error) error {
 	if !errors.As(err, &refused) {
 		return &httpapi.Problem{Kind: httpapi.KindUnavailable, Detail: "the module could not be examined, the old strategy stays: " + err.Error()}
 	}
-	p := &httpapi.Problem{Kind: httpapi.KindRefusedStrategy, Detail: refused.Error()}
+	broken := 0
 	for _, f := range refused.Findings {
-		p.Findings = append(p.Findings, httpapi.Finding{Rule: string(f.Rule), Severity: string(f.Severity), Message: f.Message, Fix: f.Fix, Offset: f.Offset})
+		if f.Severity == host.SeverityError {
+			broken++
+		}
 	}
+	// The findings are told apart: their text in the detail too would say each of them twice.
+	p := &httpapi.Problem{Kind: httpapi.KindRefusedStrategy, Detail: fmt.Sprintf("the module is refused by %d rules", broken)}
+	if broken == 1 {
+		p.Detail = "the module is refused by 1 rule"
+	}
+	p.Findings = findingsOf(refused.Findings)
 	return p
+}
+
+func findingsOf(list []host.Finding) (out []httpapi.Finding) {
+	for _, f := range list {
+		out = append(out, httpapi.Finding{Rule: string(f.Rule), Severity: string(f.Severity), Message: f.Message, Fix: f.Fix, Offset: f.Offset})
+	}
+	return out
 }
 
 // strategyOf gives the strategy that is in force for a type, from the leader.
@@ -165,7 +180,11 @@ func (n *Node) serveStrategies() ([]byte, error) {
 		s := n.machine.State()
 		for _, t := range s.Types() {
 			v, _ := s.Strategy(t)
-			all, views = append(all, strategyRecord{Type: t, Seq: v.Seq, Spec: v.Spec}), append(views, v)
+			r := strategyRecord{Type: t, Seq: v.Seq, Spec: v.Spec, Worked: v.Worked}
+			if f, failed := n.machine.LastFailure(t); failed {
+				r.Failure = &strategyFailure{f.Spec.Digest, f.Spec.Source, f.Failure.Verdict, []byte(f.Failure.Detail)}
+			}
+			all, views = append(all, r), append(views, v)
 		}
 	})
 	for i := range all {

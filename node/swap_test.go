@@ -8,12 +8,15 @@ import (
 	"os"
 	"testing"
 
+	"github.com/fxamacker/cbor/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/droverhq/drover/host"
 	"github.com/droverhq/drover/internal/httpapi"
 	"github.com/droverhq/drover/internal/transport"
+	"github.com/droverhq/drover/sharding/protocol"
+	"github.com/droverhq/drover/strategies"
 )
 
 // Spec 1.3 and 1.4: where no strategy ever worked the built-in hash is what remains, without a module. There is none to copy then, and a
@@ -29,6 +32,15 @@ func TestNoModuleIsNeededAfterARollbackToNothing(t *testing.T) {
 		v, err := api{a.Node}.Strategies(t.Context())
 		return err == nil && len(v.Strategies) == 1 && v.Strategies[0].State == httpapi.StrategyReverted
 	}, patience, poll)
+	// Why it failed is told after the rollback too, by verdict and text.
+	v, err := api{a.Node}.Strategies(t.Context())
+	require.NoError(t, err)
+	if f := v.Strategies[0].LastFailure; assert.NotNil(t, f) {
+		assert.Equal(t, "trap", f.Verdict)
+		assert.Contains(t, f.Text, "unreachable")
+		assert.Equal(t, c.Types[0].Strategy, f.Source)
+		assert.NotEqual(t, v.Strategies[0].Digest, f.Digest)
+	}
 	assert.Empty(t, a.activeDigests())
 	ready, err := a.serve(t.Context(), transport.Peer{}, callReady, make([]byte, 8))
 	require.NoError(t, err)
@@ -88,4 +100,38 @@ func TestModuleThatComesLate(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "ok", e.Verdict)
 	assert.Equal(t, c.Types[0].Strategy, e.Digest)
+}
+
+// Spec 1.3: a configuration with a key that the strategy passes over is taken, and whoever asked is told; a swap by the digest of a built-in strategy
+// keeps its name.
+func TestSwapTellsWhatIsOdd(t *testing.T) {
+	f := newFleet(t)
+	a := f.start(f.config("a"))
+	f.settled()
+	_, hex, _ := strategies.Builtin("leastshard")
+	digest, err := httpapi.ParseDigest("sha256:" + hex)
+	require.NoError(t, err)
+	v, err := api{a.Node}.Swap(t.Context(), httpapi.SwapRequest{Type: "ledger", Digest: &digest, Config: []byte(`{"skop":1}`)})
+	require.NoError(t, err)
+	assert.Equal(t, "builtin:leastshard", v.Source)
+	if assert.Len(t, v.Warnings, 1) {
+		assert.Equal(t, "config-unknown-key", v.Warnings[0].Rule)
+		assert.Contains(t, v.Warnings[0].Message, `"skop"`)
+	}
+	v, err = api{a.Node}.Swap(t.Context(), httpapi.SwapRequest{Type: "ledger", Config: []byte(`{}`)})
+	require.NoError(t, err)
+	assert.Empty(t, v.Warnings)
+
+	// A refusal names each finding once, the leader's too.
+	_, err = api{a.Node}.Swap(t.Context(), httpapi.SwapRequest{Type: "ledger", Module: []byte("no wasm")})
+	var p *httpapi.Problem
+	require.ErrorAs(t, err, &p)
+	assert.Equal(t, "the module is refused by 1 rule", p.Detail)
+	require.Len(t, p.Findings, 1)
+	order, err := cbor.Marshal(swapOrder{Type: "ledger", Spec: protocol.StrategySpec{Digest: sha256.Sum256([]byte("no wasm"))}, Module: []byte("no wasm")})
+	require.NoError(t, err)
+	_, err = a.callLeader(t.Context(), callSwap, order)
+	var led *httpapi.Problem
+	require.ErrorAs(t, err, &led)
+	assert.Equal(t, p.Findings, led.Findings)
 }

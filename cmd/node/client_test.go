@@ -187,14 +187,14 @@ func (rude) Explain(context.Context, sharding.TypeName, sharding.ShardID) (httpa
 	return httpapi.ExplainView{Type: escape, Node: escape, State: escape, Pinned: escape, Cause: escape, Reason: escape, Digest: escape, Verdict: escape, Record: escape}, nil
 }
 
-var rudeStrategy = httpapi.StrategyView{Type: escape, Name: escape, Source: escape, Digest: escape, State: escape}
+var rudeStrategy = httpapi.StrategyView{Type: escape, Name: escape, Source: escape, Digest: escape, State: escape, LastFailure: &httpapi.FailureView{Source: escape, Verdict: escape, Text: escape}}
 
 func (rude) Strategies(context.Context) (httpapi.StrategiesView, error) {
 	return httpapi.StrategiesView{Strategies: []httpapi.StrategyView{rudeStrategy}}, nil
 }
 
-func (rude) Swap(context.Context, httpapi.SwapRequest) (httpapi.StrategyView, error) {
-	return rudeStrategy, nil
+func (rude) Swap(context.Context, httpapi.SwapRequest) (httpapi.SwapView, error) {
+	return httpapi.SwapView{StrategyView: rudeStrategy, Warnings: []httpapi.Finding{{Rule: escape, Message: escape, Fix: escape}}}, nil
 }
 
 // TestTerminals: names, zones and reasons come from other nodes and from strategies, and do not steer a terminal (spec 5.2).
@@ -203,7 +203,7 @@ func TestTerminals(t *testing.T) {
 	defer server.Close()
 	for line, lines := range map[string]int{
 		"cluster members": 2, "cluster leader": 1, "cluster shards": 4, "cluster shards --list": 2, "shard explain counter 0": 7,
-		"strategy list": 2, "strategy swap counter builtin:hash": 1, "strategy swap counter builtin:hash --wait 1ms": 2,
+		"strategy list": 3, "strategy swap counter builtin:hash": 3, "strategy swap counter builtin:hash --wait 1ms": 4,
 	} {
 		var out, errs bytes.Buffer
 		run(append(strings.Fields(line), "--address", server.URL), strings.NewReader(""), &out, &errs)

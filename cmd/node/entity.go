@@ -28,7 +28,7 @@ func message(cmd *cobra.Command, args []string) (typ, id string, body []byte, er
 	if err := sharding.CheckEntityID(id); err != nil {
 		hint := "use a shorter id, such as a hash of the long one"
 		if id == "" {
-			hint = "name an entity: " + cmd.CommandPath() + " " + typ + " user-42 '{\"add\":2}'"
+			hint = "name an entity: " + cmd.CommandPath() + " " + typ + " user-42 '" + args[2] + "'"
 		}
 		return "", "", nil, usageError(err, hint)
 	}
@@ -45,7 +45,7 @@ func message(cmd *cobra.Command, args []string) (typ, id string, body []byte, er
 	}
 	var v json.RawMessage
 	if err := json.Unmarshal(body, &v); err != nil {
-		return "", "", nil, usageError(fmt.Errorf("the message is no JSON: %w", err), `quote it for the shell: '{"add":2}'`)
+		return "", "", nil, usageError(fmt.Errorf("the message is no JSON: %w", err), `names and texts stand in double quotes, and the whole in single ones for the shell: '{"name":"value"}'`)
 	}
 	return typ, id, body, nil
 }

@@ -41,13 +41,20 @@ func newStrategyListCommand() *cobra.Command {
 }
 
 func listStrategies(w io.Writer, list []httpapi.StrategyView) error {
-	return table(w, func(row func(...string)) {
+	err := table(w, func(row func(...string)) {
 		row("TYPE", "STRATEGY", "STATE", "CALLS", "FAILURES", "FUEL LAST", "P99", "LIMIT", "TIME LAST", "P99", "DIGEST", "SOURCE")
 		for _, s := range list {
 			row(string(s.Type), nameOf(s), s.State.String(), fmt.Sprint(s.Calls), fmt.Sprint(s.Failures),
-				units(s.Fuel.Last), units(s.Fuel.P99), units(&s.Fuel.Limit), micros(s.Time.Last), micros(s.Time.P99), short(s.Digest), orDash(s.Source))
+				units(s.Fuel.Last), units(s.Fuel.P99), units(&s.Fuel.Limit), micros(s.Time.Last), micros(s.Time.P99), short(s.Digest), orDash(short(s.Source)))
 		}
 	})
+	for _, s := range list {
+		if f := s.LastFailure; f != nil && err == nil {
+			of := cmp.Or(f.Source, f.Digest)
+			_, err = fmt.Fprintf(w, "%s: the last failure, of %s: %s\n", client.Printable(string(s.Type)), client.Printable(orDash(short(of))), failureText(*f))
+		}
+	}
+	return err
 }
 
 // units shortens a number of fuel units to some three digits.
@@ -78,12 +85,12 @@ func micros(n *uint64) string {
 	return (time.Duration(*n) * time.Microsecond).String()
 }
 
-// short keeps as much of a digest as people compare.
-func short(digest string) string {
-	if n := len(digestPrefix) + 12; len(digest) > n {
-		return digest[:n] + "…"
+// short keeps as much of a digest as people compare, and any other text as it is.
+func short(text string) string {
+	if n := len(digestPrefix) + 12; len(text) > n && strings.HasPrefix(text, digestPrefix) {
+		return text[:n] + "…"
 	}
-	return digest
+	return text
 }
 
 func newStrategySwapCommand() *cobra.Command {
@@ -94,8 +101,9 @@ func newStrategySwapCommand() *cobra.Command {
 Configuration and limits stay unless they are given; without a strategy only they change. A strategy that is refused
 leaves the old one running.
 
-A swap is recorded before the module is ready on the coordinator. --wait returns once it is active, and fails with exit code 1 if it does not
-become so: the time is up, or the strategy before it came back.`,
+A swap is recorded before the module is ready on the coordinator. --wait returns once it has given its first decision, or once the time is up and it
+is active but nobody has asked it yet, as where no shard has a home or rebalancing is paused. It fails with exit code 1 where a call fails, the
+strategy before it comes back, or the module is not ready in time.`,
 		Example: "  drover strategy swap counter builtin:rendezvous\n  drover strategy swap counter mine.wasm --strategy-config '{\"threshold\":2}' --budget 50ms",
 		Args:    wants("TYPE", "[STRATEGY]"),
 	}
@@ -107,7 +115,7 @@ become so: the time is up, or the strategy before it came back.`,
 	memory := f.String("memory", "", "most memory, a `size` such as 16MiB")
 	maxFailures := f.Uint32("max-failures", 0, "failures in a row after which the last one that worked comes back")
 	moves := f.Uint32("moves-per-pass", 0, "most shards on the move at once")
-	wait := f.Duration("wait", 0, "wait up to this `time` for the strategy to be active")
+	wait := f.Duration("wait", 0, "wait up to this `time` for the strategy's first decision")
 	shadow := f.Bool("shadow", false, "run it beside the active one, without effect (not available yet)")
 	asJSON := jsonFlag(cmd)
 	return clusterCommand(cmd, func(cmd *cobra.Command, c *client.Client, args []string) error {
@@ -144,21 +152,27 @@ become so: the time is up, or the strategy before it came back.`,
 		if err != nil {
 			return err
 		}
+		for _, f := range v.Warnings {
+			fmt.Fprintf(cmd.ErrOrStderr(), "drover: warning: %s\n", client.Printable(f.Rule+": "+f.Message))
+			if f.Fix != "" {
+				fmt.Fprintf(cmd.ErrOrStderr(), "drover:   fix: %s\n", client.Printable(f.Fix))
+			}
+		}
 		if *wait > 0 {
-			if v, err = waitActive(cmd.Context(), c, v, *wait); err != nil {
+			if v.StrategyView, err = waitWorked(cmd.Context(), c, v.StrategyView, *wait); err != nil {
 				return err
 			}
 		}
 		if *asJSON {
 			return writeJSON(cmd.OutOrStdout(), v)
 		}
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), swapped(v, *shadow))
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), swapped(v.StrategyView, *shadow))
 		return err
 	})
 }
 
 // nameOf is what a strategy calls itself, or where it is from until that is known.
-func nameOf(v httpapi.StrategyView) string { return orDash(cmp.Or(v.Name, v.Source)) }
+func nameOf(v httpapi.StrategyView) string { return orDash(cmp.Or(v.Name, short(v.Source))) }
 
 // whatOf names a strategy on a terminal.
 func whatOf(v httpapi.StrategyView) string {
@@ -177,6 +191,10 @@ func swapped(v httpapi.StrategyView, shadow bool) string {
 		return fmt.Sprintf("%s: %s is recorded, and its module cannot be had at present; drover strategy list shows when it is active", typ, what)
 	case v.State == httpapi.StrategyReverted:
 		return fmt.Sprintf("%s runs %s again: the one asked for failed", typ, what)
+	case !v.Worked && v.LastFailure != nil:
+		return fmt.Sprintf("%s runs %s, whose last call failed: %s", typ, what, failureText(*v.LastFailure))
+	case !v.Worked:
+		return fmt.Sprintf("%s runs %s, which has not decided anything yet", typ, what)
 	}
 	return fmt.Sprintf("%s runs %s", typ, what)
 }
@@ -184,20 +202,31 @@ func swapped(v httpapi.StrategyView, shadow bool) string {
 // swapPoll is how often a waiting swap looks.
 const swapPoll = 200 * time.Millisecond
 
-// waitActive returns once the strategy that was asked for is active. Any other end is an error.
-func waitActive(ctx context.Context, c *client.Client, asked httpapi.StrategyView, limit time.Duration) (httpapi.StrategyView, error) {
+// waitWorked returns once the strategy that was asked for has given a decision, or the time is up and nobody has asked it. Any other end is an error.
+func waitWorked(ctx context.Context, c *client.Client, asked httpapi.StrategyView, limit time.Duration) (httpapi.StrategyView, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for v := asked; ; {
+		replaced := v.Digest != asked.Digest || v.State == httpapi.StrategyReverted
+		f := v.LastFailure
 		switch {
-		case v.Digest != asked.Digest, v.State == httpapi.StrategyReverted:
+		case replaced && f != nil && f.Digest == asked.Digest:
+			return v, withHint(fmt.Errorf("%s failed, and %s runs %s again: %s", whatOf(asked), client.Printable(string(v.Type)), whatOf(v), failureText(*f)),
+				"try the strategy on an input: drover strategy run")
+		case replaced:
 			return v, withHint(fmt.Errorf("%s is not active: %s runs %s", whatOf(asked), client.Printable(string(v.Type)), whatOf(v)),
-				"it failed or was replaced; the log of the node that leads says which")
-		case v.State == httpapi.StrategyActive:
+				"it was replaced meanwhile: drover strategy list")
+		case v.Worked:
 			return v, nil
+		case f != nil && f.Verdict != "missing": // missing: it is fetched and compiled at present
+			return v, withHint(fmt.Errorf("%s is active, and its first call failed: %s", whatOf(asked), failureText(*f)),
+				fmt.Sprintf("after max_failures in a row the strategy before it comes back; now: drover strategy swap %s …", client.Printable(string(v.Type))))
 		}
 		select {
 		case <-ctx.Done():
+			if v.State == httpapi.StrategyActive {
+				return v, nil
+			}
 			return v, withHint(fmt.Errorf("%s is still %s after %s", whatOf(v), client.Printable(v.State.String()), limit), "it may become active later: drover strategy list")
 		case <-time.After(swapPoll):
 		}
@@ -214,6 +243,14 @@ func waitActive(ctx context.Context, c *client.Client, asked httpapi.StrategyVie
 		}
 		v = list.Strategies[i]
 	}
+}
+
+// failureText gives verdict and text of a failure on one line.
+func failureText(f httpapi.FailureView) string {
+	if f.Verdict == "" {
+		return client.Printable(f.Text)
+	}
+	return client.Printable(f.Verdict + ": " + f.Text)
 }
 
 // takeStrategy puts the named strategy into the body and gives the source that people will see.

@@ -9,9 +9,12 @@ import (
 	"github.com/droverhq/drover/sharding"
 )
 
+// Counter is the name of the counter's kind.
+const Counter = "counter"
+
 // Kinds lists the built-in entities.
 func Kinds() []sharding.Kind {
-	return []sharding.Kind{sharding.NewKind("counter", newCounter, sharding.Options[CounterMessage, CounterReply]{})}
+	return []sharding.Kind{sharding.NewKind(Counter, newCounter, sharding.Options[CounterMessage, CounterReply]{})}
 }
 
 // CounterMessage is what a counter takes: exactly one of the two.

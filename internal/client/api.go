@@ -61,7 +61,7 @@ func (c *Client) Strategies(ctx context.Context) (httpapi.StrategiesView, error)
 }
 
 // Swap replaces a type's strategy; source is for people.
-func (c *Client) Swap(ctx context.Context, typ, source string, shadow bool, b httpapi.SwapBody) (httpapi.StrategyView, error) {
+func (c *Client) Swap(ctx context.Context, typ, source string, shadow bool, b httpapi.SwapBody) (httpapi.SwapView, error) {
 	r := request{method: http.MethodPut, path: "/cluster/strategies/" + segment(typ), query: url.Values{}, contentType: "application/json"}
 	if source != "" {
 		r.query.Set("source", source)
@@ -74,14 +74,14 @@ func (c *Client) Swap(ctx context.Context, typ, source string, shadow bool, b ht
 	} else {
 		var err error
 		if r.body, err = json.Marshal(b); err != nil {
-			return httpapi.StrategyView{}, err
+			return httpapi.SwapView{}, err
 		}
 	}
 	body, err := c.do(ctx, r)
 	if err != nil {
-		return httpapi.StrategyView{}, err
+		return httpapi.SwapView{}, err
 	}
-	return decode[httpapi.StrategyView](c, body)
+	return decode[httpapi.SwapView](c, body)
 }
 
 // Drain begins (on) or ends a drain; the empty node is the one that answers.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,6 +75,10 @@ func (s *Server) withTypes(t sharding.TypeName, err error) error {
 		return err
 	}
 	types := s.node.Types()
+	if slices.Contains(types, t) {
+		return &Problem{Kind: KindUnknownType, Detail: "no node that is in the cluster now hosts type " + quote(string(t)) + ": those that did are gone",
+			Hint: "start a node whose node.toml has the type, and its role: drover cluster members and GET /cluster/members list the nodes"}
+	}
 	return &Problem{Kind: KindUnknownType, Detail: "no node hosts a type " + quote(string(t)), Hint: typesHint(types), Known: names(types)}
 }
 

@@ -197,3 +197,19 @@ func TestProblemsAreDocumented(t *testing.T) {
 		assert.Contains(t, string(doc), "| `"+r+"` |", "add the route to the table in docs/http.md")
 	}
 }
+
+// A type that is known, of which no host is left, is not said to be among those that there are; what a counter takes is no word of HTTP, which knows no
+// entity (spec 5.3).
+func TestHintsFitTheType(t *testing.T) {
+	n := &httpapitest.Node{Known: []sharding.TypeName{"account", "counter"}, Err: fmt.Errorf("%w: account", sharding.ErrNoType)}
+	for _, target := range []string{"/entities/account/a", "/entities/account/a?mode=tell"} {
+		p := problem(t, send(open(t, n), "POST", target, "{}"))
+		assert.Equal(t, `no node that is in the cluster now hosts type "account": those that did are gone`, p.Detail)
+		assert.Empty(t, p.Known)
+	}
+	p := problem(t, send(open(t, n), "POST", "/entities/acount/a", "{}"))
+	assert.Equal(t, []string{"account", "counter"}, p.Known)
+	n.Err = sharding.ErrBadMessage
+	assert.NotContains(t, problem(t, send(open(t, n), "POST", "/entities/account/a", "{}")).Hint, "counter")
+	assert.NotContains(t, problem(t, send(open(t, n), "POST", "/entities/account/a", "")).Hint, "get")
+}

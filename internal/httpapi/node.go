@@ -60,7 +60,7 @@ type Strategies interface {
 	Strategies(ctx context.Context) (StrategiesView, error)
 	// Swap activates a strategy (spec 1.4) and gives its entry once this node has applied it. A step that fails leaves the old one and is a
 	// *Problem: KindRefusedStrategy with Findings, KindUnknownType, KindUnknownModule (no node has the digest), KindConflict, KindUnavailable.
-	Swap(ctx context.Context, r SwapRequest) (StrategyView, error)
+	Swap(ctx context.Context, r SwapRequest) (SwapView, error)
 }
 
 // Operator changes the cluster. A node that does not lead passes the request on to the one that does. Problems: KindUnknownNode,
@@ -192,6 +192,24 @@ type StrategyView struct {
 	Fuel     FuelView          `json:"fuel"`
 	Time     TimeView          `json:"time"`
 	Shadow   *ShadowView       `json:"shadow"`
+	// Worked says that it has given a decision since it came into force.
+	Worked bool `json:"worked"`
+	// LastFailure is of it, or of the one that it is the substitute of; nil: none that the coordinator knows of.
+	LastFailure *FailureView `json:"lastFailure"`
+}
+
+// FailureView is a strategy's latest call that gave no decision.
+type FailureView struct {
+	Digest  string `json:"digest"` // of the strategy that failed
+	Source  string `json:"source"`
+	Verdict string `json:"verdict"` // trap, fuel, …; empty: a former coordinator's, of which the text is left
+	Text    string `json:"text"`
+}
+
+// SwapView is the answer of a swap: the new strategy, and what is odd about it, which it was not refused for.
+type SwapView struct {
+	StrategyView
+	Warnings []Finding `json:"warnings"`
 }
 
 // FuelView is in units of the cost model. Last and P99 are nil before the first call, and Last after a trap.

@@ -203,7 +203,10 @@ func (s schemas) of(t reflect.Type) object {
 
 func (s schemas) object(t reflect.Type) object {
 	properties, required := object{}, []string{}
-	for f := range t.Fields() {
+	for _, f := range reflect.VisibleFields(t) { // those of an embedded struct stand beside the others
+		if f.Anonymous {
+			continue
+		}
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		properties[name] = s.of(f.Type)
 		if !strings.Contains(options, "omit") {

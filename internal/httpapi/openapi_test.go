@@ -112,7 +112,7 @@ func TestAnswersFollowOpenAPI(t *testing.T) {
 	doc := description(t)
 	for file, schema := range map[string]string{
 		"members": "Members", "leader": "Leader", "shards": "Shards", "strategies": "Strategies", "dead-letters": "DeadLetters", "explain": "Explain",
-		"ready": "Ready", "not-ready": "Ready", "swap": "Strategy", "problem": "Problem", "refused": "Problem",
+		"ready": "Ready", "not-ready": "Ready", "swap": "Swap", "problem": "Problem", "refused": "Problem",
 	} {
 		raw, err := os.ReadFile(filepath.Join("testdata", file+".json"))
 		require.NoError(t, err)

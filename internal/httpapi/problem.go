@@ -58,7 +58,7 @@ var kinds = map[Kind]struct {
 }{
 	KindBadRequest:       {http.StatusBadRequest, "The request is not understood", "GET /openapi.json describes every request"},
 	KindBadEntityID:      {http.StatusBadRequest, "The entity id is empty or too long", "an id has 1 to 1 024 bytes: use a hash of a longer one"},
-	KindBadMessage:       {http.StatusBadRequest, "The entity does not know this message", `correct the message, or take another Idempotency-Key: a counter takes {"add":n} and {"get":true}`},
+	KindBadMessage:       {http.StatusBadRequest, "The entity does not know this message", "correct the message, or take another Idempotency-Key"},
 	KindUnauthorized:     {http.StatusUnauthorized, "A token is needed", "send Authorization: Bearer …, with a token of http.tokens"},
 	KindForbidden:        {http.StatusForbidden, "The token may only look", "use the admin token"},
 	KindForeignOrigin:    {http.StatusForbidden, "The request comes from another site", "use http://127.0.0.1 or http://localhost, or set http.tokens.admin"},
@@ -94,7 +94,7 @@ type Problem struct {
 	allow string // header of KindMethodNotAllowed
 }
 
-// Finding is one reason why a module is refused, in the words of "drover strategy check".
+// Finding is one reason why a module is refused, or what is odd about one that is not, in the words of "drover strategy check".
 type Finding struct {
 	Rule     string `json:"rule"`
 	Severity string `json:"severity"`

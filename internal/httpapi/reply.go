@@ -62,7 +62,7 @@ func (c *call) read(limit int64, key string) ([]byte, error) {
 // checkJSON says where a body stops being one JSON value.
 func checkJSON(b []byte) error {
 	if len(strings.TrimSpace(string(b[:min(len(b), 64)]))) == 0 && len(strings.TrimSpace(string(b))) == 0 {
-		return &Problem{Kind: KindBadRequest, Detail: "the body is empty", Hint: `send one JSON value, such as -d '{"get":true}'`}
+		return &Problem{Kind: KindBadRequest, Detail: "the body is empty", Hint: "send the message as one JSON value: curl -d '{…}'"}
 	}
 	if !utf8.Valid(b) {
 		return &Problem{Kind: KindBadRequest, Detail: "the body is no JSON: it is not UTF-8"}

@@ -98,7 +98,7 @@ var routes = []route{
 			{"application/wasm", nil, "the module, at most 8 MiB; configuration and limits stay"},
 			{"application/json", SwapBody{}, "what to change; what is left out stays"},
 		},
-		status: 200, reply: StrategyView{},
+		status: 200, reply: SwapView{},
 		problems: []Kind{KindTooLarge, KindUnknownType, KindUnknownModule, KindRefusedStrategy, KindConflict, KindUnavailable, KindUnknownOutcome, KindNotYet}, handle: (*Server).swap},
 	{method: http.MethodGet, pattern: "/cluster/dead-letters", access: read, summary: "Messages that reached no entity, of this node", status: 200, reply: DeadLettersView{}, handle: (*Server).deadLetters},
 	{method: http.MethodPost, pattern: "/cluster/drain", access: admin, summary: "Hand the shards of a node to the others; it gets no new ones",

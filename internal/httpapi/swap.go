@@ -78,6 +78,7 @@ func (s *Server) swap(c *call) error {
 	if err != nil {
 		return err
 	}
+	v.Warnings = orEmpty(v.Warnings)
 	return c.json(http.StatusOK, v)
 }
 

@@ -423,6 +423,42 @@ func TestAnswerOfAReplacedStrategy(t *testing.T) {
 	require.Equal(t, who("a"), rec.Owner)
 }
 
+// Why a strategy failed is told while it is in force and after the rollback that it led to, and not of the next one (spec 1.3, 1.4).
+func TestLastFailure(t *testing.T) {
+	r := newRig(t, Config{})
+	r.cluster(4, "hash", "a", "b")
+	r.answer(r.contact("a", 0))
+	_, failed := r.m.LastFailure("t")
+	require.False(t, failed)
+	bad := specOf("bad")
+	bad.MaxFailures = 2
+	out := r.commit(r.step(Requested{ID: 2, Request: SwapStrategy{Type: "t", Spec: bad}}))
+	fail := func(verdict string) {
+		asked := of[AskStrategy](append(out, r.commit(r.step(Ticked{}))...))
+		require.NotEmpty(t, asked)
+		out = r.commit(r.step(StrategyAnswered{Ask: asked[len(asked)-1].Ask, Failure: &StrategyFailure{Verdict: verdict, Detail: "x"}}))
+	}
+	fail("trap")
+	f, failed := r.m.LastFailure("t")
+	require.True(t, failed)
+	require.Equal(t, LastFailure{Seq: 2, Spec: bad, Failure: StrategyFailure{"trap", "x"}}, f)
+	out = r.contact("a", 1)
+	fail("fuel")
+	v, _ := r.m.State().Strategy("t")
+	require.Equal(t, "hash", v.Spec.Source)
+	f, failed = r.m.LastFailure("t")
+	require.True(t, failed)
+	require.Equal(t, LastFailure{Seq: 2, Spec: bad, Failure: StrategyFailure{"fuel", "x"}}, f)
+
+	r.m.runs = map[sharding.TypeName]*run{} // another leader's machine
+	f, failed = r.m.LastFailure("t")
+	require.True(t, failed)
+	require.Equal(t, LastFailure{Spec: bad, Failure: StrategyFailure{Detail: v.Failure}}, f)
+	r.commit(r.step(Requested{ID: 3, Request: SwapStrategy{Type: "t", Spec: specOf("fill")}}))
+	_, failed = r.m.LastFailure("t")
+	require.False(t, failed)
+}
+
 // The input is filled with what is known (issue: loads, coordinates, roles, zones, capacity, busy shards).
 func TestInput(t *testing.T) {
 	r := newRig(t, Config{})

@@ -25,6 +25,8 @@ type run struct {
 
 	tellHomeless sharding.Instant // that there is no node for them, not before
 
+	failure LastFailure // seq 0: none in this term
+
 	passDue  protocol.Cause // "": at the interval
 	lastPass sharding.Instant
 	cooldown sharding.Instant // no interval pass before

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"fmt"
 
+	"github.com/droverhq/drover/sharding"
 	"github.com/droverhq/drover/sharding/protocol"
 )
 
@@ -46,10 +47,30 @@ func (m *Machine) strategyFailed(r *run, t *typeState, f *StrategyFailure) {
 	if !missing || !r.missing {
 		m.note(Note{Kind: NoteStrategyFailed, Level: Warn, Type: t.name, Text: fmt.Sprintf("a call of the strategy %s gave no decision: %s", sourceText(t.strategy.spec), f)})
 	}
-	r.missing = missing
+	r.missing, r.failure = missing, LastFailure{t.strategy.seq, t.strategy.spec, *f}
 	if !missing && f.Verdict != verdictBudget {
 		m.count(t, f.String())
 	}
+}
+
+// LastFailure is a strategy's latest call that gave no decision.
+type LastFailure struct {
+	Seq     uint64 // of the strategy, in StrategyView; 0: not known, the log has the text alone
+	Spec    protocol.StrategySpec
+	Failure StrategyFailure
+}
+
+// LastFailure gives that of a type's strategy, or of the one that it is the substitute of; false: none. What a leader knows it does not pass on:
+// from a former one's term there is the text of the failures that ended in a rollback, without a verdict of its own.
+func (m *Machine) LastFailure(t sharding.TypeName) (LastFailure, bool) {
+	v, ok := m.state.Strategy(t)
+	if !ok {
+		return LastFailure{}, false
+	}
+	if r := m.runs[t]; r != nil && r.failure.Seq != 0 && (r.failure.Seq == v.Seq || v.Failure != "" && r.failure.Seq+1 == v.Seq) {
+		return r.failure, true
+	}
+	return LastFailure{Spec: v.Failed, Failure: StrategyFailure{Detail: v.Failure}}, v.Failure != ""
 }
 
 func (m *Machine) count(t *typeState, failure string) {

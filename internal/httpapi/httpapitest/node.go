@@ -27,7 +27,7 @@ type Node struct {
 	// Known are the types; default counter alone.
 	Known []sharding.TypeName
 	// SwapView, where set, answers swaps.
-	SwapView *httpapi.StrategyView
+	SwapView *httpapi.SwapView
 	// OnStrategies, where set, gives the strategies.
 	OnStrategies func() httpapi.StrategiesView
 	// NoLeader and NotReady take them away.
@@ -184,21 +184,21 @@ func (n *Node) Strategies(context.Context) (httpapi.StrategiesView, error) {
 func strategy(t sharding.TypeName, digest [32]byte, source string) httpapi.StrategyView {
 	fuel, p99, micros := uint64(81_234), uint64(90_000), uint64(412)
 	return httpapi.StrategyView{
-		Type: t, Name: "leastshard", Digest: "sha256:" + hex.EncodeToString(digest[:]), Source: source, State: httpapi.StrategyActive, Calls: 17, Failures: 1,
+		Type: t, Name: "leastshard", Digest: "sha256:" + hex.EncodeToString(digest[:]), Source: source, State: httpapi.StrategyActive, Calls: 17, Failures: 1, Worked: true,
 		Fuel: httpapi.FuelView{Last: &fuel, P99: &p99, Limit: 500_000_000}, Time: httpapi.TimeView{Last: &micros, P99: &micros},
 	}
 }
 
 // Swap implements httpapi.Strategies.
-func (n *Node) Swap(_ context.Context, r httpapi.SwapRequest) (httpapi.StrategyView, error) {
+func (n *Node) Swap(_ context.Context, r httpapi.SwapRequest) (httpapi.SwapView, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.swaps = append(n.swaps, r)
 	if n.Err != nil {
-		return httpapi.StrategyView{}, n.Err
+		return httpapi.SwapView{}, n.Err
 	}
 	if r.Module != nil && !strings.HasPrefix(string(r.Module), "\x00asm") {
-		return httpapi.StrategyView{}, &httpapi.Problem{Kind: httpapi.KindRefusedStrategy, Detail: "the module is refused by 1 rule",
+		return httpapi.SwapView{}, &httpapi.Problem{Kind: httpapi.KindRefusedStrategy, Detail: "the module is refused by 1 rule",
 			Findings: []httpapi.Finding{{Rule: "wasm-invalid", Severity: "error", Message: "this is no wasm", Fix: "build for wasm"}}}
 	}
 	if n.SwapView != nil {
@@ -208,7 +208,7 @@ func (n *Node) Swap(_ context.Context, r httpapi.SwapRequest) (httpapi.StrategyV
 	if r.Digest != nil {
 		digest = *r.Digest
 	}
-	return strategy(r.Type, digest, r.Source), nil
+	return httpapi.SwapView{StrategyView: strategy(r.Type, digest, r.Source)}, nil
 }
 
 // Drain implements httpapi.Operator.
