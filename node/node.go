@@ -253,7 +253,10 @@ func (n *Node) fail(err error) {
 
 func (n *Node) start(ctx context.Context, c *closers) error {
 	cfg := n.cfg
-	var err error
+	credentials, err := n.credentials() // first: a data_dir would be given to a name that was a mistake
+	if err != nil {
+		return err
+	}
 	if n.dir, err = datadir.Open(cfg.DataDir, sharding.NodeID(cfg.Name)); err != nil {
 		return err
 	}
@@ -275,7 +278,7 @@ func (n *Node) start(ctx context.Context, c *closers) error {
 	if err != nil {
 		return err
 	}
-	if err := n.openTransport(c); err != nil {
+	if err := n.openTransport(credentials, c); err != nil {
 		return err
 	}
 	listener, err := httpapi.Listen(ctx, cfg.HTTP.Address)

@@ -160,24 +160,49 @@ func (n *Node) keys() ([][]byte, error) {
 	return keys, nil
 }
 
-func (n *Node) openTransport(c *closers) error {
+// credentials loads the files of [tls]; nil: there are none.
+func (n *Node) credentials() (*pki.Credentials, error) {
+	t := n.cfg.TLS
+	if !t.Enabled() {
+		return nil, nil
+	}
+	own, err := pki.Load(t.CA, t.Cert, t.Key, time.Now())
+	if err == nil {
+		err = own.Identity.Certifies(n.cfg.Cluster, sharding.NodeID(n.cfg.Name), n.cfg.Roles)
+	}
+	if err != nil {
+		return nil, &TLSError{err}
+	}
+	return own, nil
+}
+
+func (n *Node) openTransport(credentials *pki.Credentials, c *closers) error {
 	keys, err := n.keys()
 	if err != nil {
 		return err
 	}
 	tc := transport.Config{Self: n.self, Label: n.cfg.Cluster, ClusterID: n.dir.Cluster(), Roles: n.cfg.Roles,
 		Versions: transport.Versions{Oldest: protocol.OldestVersion, Newest: protocol.Version}, Bind: n.cfg.Transport.Bind, Advertise: n.cfg.Transport.Advertise,
-		InsecureBind: n.cfg.Transport.InsecureBind, Keys: keys, Logger: n.log, Faults: n.opts.Faults}
-	if n.cfg.TLS.Enabled() {
-		if tc.TLS, err = pki.Load(n.cfg.TLS.CA, n.cfg.TLS.Cert, n.cfg.TLS.Key, time.Now()); err != nil {
-			return fmt.Errorf("tls: %w", err)
-		}
-	}
+		InsecureBind: n.cfg.Transport.InsecureBind, Keys: keys, Logger: n.log, Faults: n.opts.Faults, TLS: credentials}
 	if n.transport, err = transport.New(tc, handler{n}); err != nil {
 		return err
 	}
 	c.add("the transport", n.transport.Close)
 	return nil
+}
+
+// TLSError says that the files that [tls] names cannot be used: one cannot be read, they do not fit together, or they are not this node's.
+type TLSError struct{ Err error }
+
+// Error names the key of node.toml.
+func (e *TLSError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the cause.
+func (e *TLSError) Unwrap() error { return e.Err }
+
+// Hint gives the next step.
+func (e *TLSError) Hint() string {
+	return "drover config check says the same without a start; docs/tls.md says how certificates are made"
 }
 
 // advertised is where others reach this node's transport.

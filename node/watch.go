@@ -262,8 +262,9 @@ func (e *RefusedError) Error() string {
 func IsConfig(err error) bool {
 	var refused *RefusedError
 	var strategy *StrategyError
+	var certificate *TLSError
 	var misfit *NotAcceptedError
 	var key *cluster.KeyError
 	var other *cluster.OtherClusterError
-	return errors.As(err, &refused) || errors.As(err, &strategy) || errors.As(err, &misfit) || errors.As(err, &key) || errors.As(err, &other)
+	return errors.As(err, &refused) || errors.As(err, &strategy) || errors.As(err, &certificate) || errors.As(err, &misfit) || errors.As(err, &key) || errors.As(err, &other)
 }

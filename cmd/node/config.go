@@ -71,8 +71,8 @@ func newConfigCheckCommand() *cobra.Command {
 		Use:   "check [FILE]",
 		Short: "Say everything that is wrong with a configuration",
 		Long: `Say everything that is wrong with a configuration: unknown keys, wrong types, values out of range, and what
-this version cannot do yet, each with its place in the file; then whether a node would admit the strategies, as
-"strategy check" says it. Nothing is started. Exit code 2 if anything is wrong.`,
+this version cannot do yet, each with its place in the file; then whether a node would take what it names: the files of [tls], and
+the strategies, as "strategy check" says it. Nothing is started. Exit code 2 if anything is wrong.`,
 	}
 	flags, asJSON := addConfigFlags(cmd), jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -80,7 +80,7 @@ this version cannot do yet, each with its place in the file; then whether a node
 		var warnings []string
 		if err == nil {
 			var odd []string
-			odd, err = checkTypes(cmd.Context(), c)
+			odd, err = checkNamed(cmd.Context(), c)
 			warnings = append(c.Warnings(), odd...)
 		}
 		if *asJSON {
@@ -120,7 +120,7 @@ func checkJSON(cmd *cobra.Command, warnings []string, err error) error {
 	if one, single := errors.AsType[*config.Error](err); !ok && single { // the file itself cannot be read
 		list = config.Errors{one}
 	}
-	if refused, ok := errors.AsType[*refusedTypes](err); ok {
+	if refused, ok := errors.AsType[*refusals](err); ok {
 		for _, r := range refused.list {
 			out.Errors = append(out.Errors, problem{Key: r.key, Message: r.text})
 		}

@@ -4,21 +4,24 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/droverhq/drover/host"
 	"github.com/droverhq/drover/internal/config"
+	"github.com/droverhq/drover/internal/pki"
 	"github.com/droverhq/drover/pluginapi"
 	"github.com/droverhq/drover/pluginapi/snapshotfile"
+	"github.com/droverhq/drover/sharding"
 	"github.com/droverhq/drover/strategies"
 )
 
-// refusedType is what is wrong with a type beyond its keys and values.
-type refusedType struct{ key, text string }
+// refusal is what a node would end its start for, beyond keys and values: what a key names is not what it should be.
+type refusal struct{ key, text string }
 
-// refusedTypes lists all of them.
-type refusedTypes struct{ list []refusedType }
+// refusals lists all of them.
+type refusals struct{ list []refusal }
 
-func (e *refusedTypes) Error() string {
+func (e *refusals) Error() string {
 	var lines []string
 	for _, r := range e.list {
 		lines = append(lines, r.key+": "+r.text)
@@ -26,13 +29,19 @@ func (e *refusedTypes) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// checkTypes says whether a node would admit the types' strategies. A strategy named by its digest is the cluster's, and is not looked at.
-func checkTypes(ctx context.Context, c *config.Config) (warnings []string, err error) {
-	var refused refusedTypes
+// checkNamed says whether a node would take what the configuration names: the files of [tls], and the types' strategies. A strategy named by its
+// digest is the cluster's, and is not looked at.
+func checkNamed(ctx context.Context, c *config.Config) (warnings []string, err error) {
+	var refused refusals
+	hint := "drover strategy check says more about a module; builtin:leastshard needs no file"
+	if err := checkTLS(c); err != nil {
+		refused.list = append(refused.list, refusal{"tls", err.Error()})
+		hint = "drover tls cert makes the certificate of a node; docs/tls.md says how they fit together"
+	}
 	err = withRuntime(ctx, host.Compiler, func(rt *host.Runtime) error {
 		for _, t := range c.Types {
 			key := "type." + t.Name + ".strategy"
-			refuse := func(text string) { refused.list = append(refused.list, refusedType{key, text}) }
+			refuse := func(text string) { refused.list = append(refused.list, refusal{key, text}) }
 			if t.Strategy == "" || strings.HasPrefix(t.Strategy, digestPrefix) {
 				continue
 			}
@@ -56,9 +65,21 @@ func checkTypes(ctx context.Context, c *config.Config) (warnings []string, err e
 		return nil
 	})
 	if err == nil && len(refused.list) > 0 {
-		err = usageError(&refused, "drover strategy check says more about a module; builtin:leastshard needs no file")
+		err = usageError(&refused, hint)
 	}
 	return warnings, err
+}
+
+// checkTLS loads the files of [tls] as a node does.
+func checkTLS(c *config.Config) error {
+	if !c.TLS.Enabled() {
+		return nil
+	}
+	own, err := pki.Load(c.TLS.CA, c.TLS.Cert, c.TLS.Key, time.Now())
+	if err != nil {
+		return err
+	}
+	return own.Identity.Certifies(c.Cluster, sharding.NodeID(c.Name), c.Roles)
 }
 
 func checkStrategy(ctx context.Context, rt *host.Runtime, t config.Type) (host.Report, error) {

@@ -57,6 +57,23 @@ func (id Identity) Validate() error {
 	return nil
 }
 
+// Certifies says whether a node of that configuration may use the certificate of this identity: no node claims to be what it has no certificate for.
+func (id Identity) Certifies(cluster string, node sharding.NodeID, roles []string) error {
+	hint := fmt.Sprintf("make one with \"drover tls cert --name %s\"", node)
+	if id.Cluster != cluster {
+		return fmt.Errorf("tls.cert is for cluster %q, this node is of %q: %s", id.Cluster, cluster, hint)
+	}
+	if id.Node != node {
+		return fmt.Errorf("tls.cert is for node %q, this node is %q: %s", id.Node, node, hint)
+	}
+	for _, role := range roles {
+		if !slices.Contains(id.Roles, role) {
+			return fmt.Errorf("tls.cert of node %q lacks the role %q of its configuration: %s with all roles", id.Node, role, hint)
+		}
+	}
+	return nil
+}
+
 func checkName(what, s string) error {
 	switch {
 	case s == "":

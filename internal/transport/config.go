@@ -92,7 +92,7 @@ func (cfg *Config) validate() error {
 		return errors.New("transport: the roles are too long together: use fewer or shorter ones")
 	}
 	if cfg.TLS != nil {
-		return cfg.validateTLS()
+		return cfg.TLS.Identity.Certifies(cfg.Label, cfg.Self.Node, cfg.Roles)
 	}
 	host, _, err := net.SplitHostPort(cfg.Bind)
 	if err != nil {
@@ -104,23 +104,6 @@ func (cfg *Config) validate() error {
 	if !cfg.InsecureBind || len(cfg.Keys) == 0 {
 		return fmt.Errorf("transport.bind %q is not on loopback and there is no TLS: set [tls] (see drover tls), or bind to 127.0.0.1, "+
 			"or set transport.insecure_bind together with [gossip] keys", cfg.Bind)
-	}
-	return nil
-}
-
-func (cfg *Config) validateTLS() error {
-	own := cfg.TLS.Identity
-	hint := fmt.Sprintf("make one with \"drover tls cert --name %s\"", cfg.Self.Node)
-	if own.Cluster != cfg.Label {
-		return fmt.Errorf("tls.cert is for cluster %q, this node is of %q: %s", own.Cluster, cfg.Label, hint)
-	}
-	if own.Node != cfg.Self.Node {
-		return fmt.Errorf("tls.cert is for node %q, this node is %q: %s", own.Node, cfg.Self.Node, hint)
-	}
-	for _, role := range cfg.Roles {
-		if !slices.Contains(own.Roles, role) {
-			return fmt.Errorf("tls.cert of node %q lacks the role %q of its configuration: %s with all roles", own.Node, role, hint)
-		}
 	}
 	return nil
 }
