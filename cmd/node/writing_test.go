@@ -1,0 +1,57 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestWritingStrategies does what docs/writing-strategies.md says, in a module of its own: its files compile, its test passes, and the commands print what the
+// page shows (spec 1.6).
+func TestWritingStrategies(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "writing-strategies.md"))
+	require.NoError(t, err)
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	require.NoError(t, err)
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	require.NoError(t, os.Mkdir(at("guest"), 0o700))
+	found := regexp.MustCompile("(?s)`([a-z_/]+\\.(?:mod|go|json))`:\n\n```[a-z]*\n(.*?)```").FindAllStringSubmatch(string(data), -1)
+	var names []string
+	for _, m := range found {
+		names = append(names, m[1])
+		require.NoError(t, os.WriteFile(at(m[1]), []byte(strings.Replace(m[2], "../drover", root, 1)), 0o600))
+	}
+	require.Equal(t, []string{"go.mod", "strategy.go", "guest/main.go", "strategy_test.go", "input.json"}, names)
+
+	build := regexp.MustCompile(`(?m)^\$ ((?:GOOS=.*)?go .*)$`).FindAllStringSubmatch(string(data), -1)
+	require.Len(t, build, 2)
+	for _, line := range build {
+		cmd := exec.Command("sh", "-c", line[1])
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "GOPROXY=off") // nothing is downloaded
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s: %s", line[1], out)
+	}
+	t.Setenv("XDG_CACHE_HOME", at("cache"))
+	t.Chdir(dir)
+	commands := regexp.MustCompile(`(?m)^\$ drover (strategy (?:check|run) .*)\n((?:[^$\x60].*\n)*)`).FindAllStringSubmatch(string(data), -1)
+	require.Len(t, commands, 3)
+	for _, m := range commands {
+		var out, errs bytes.Buffer
+		require.Zero(t, run(strings.Fields(m[1]), strings.NewReader(""), &out, &errs), "%s: %s", m[1], errs.String())
+		assert.Empty(t, errs.String(), m[1])
+		for want := range strings.Lines(m[2]) {
+			for part := range strings.SplitSeq(strings.TrimSpace(want), "…") {
+				assert.Contains(t, out.String(), part, m[1])
+			}
+		}
+	}
+}
