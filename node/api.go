@@ -149,7 +149,14 @@ func (a api) Shards(ctx context.Context, t sharding.TypeName) (httpapi.ShardsVie
 		}
 		view.Shards = append(view.Shards, v)
 	}
+	left := map[sharding.Member]bool{}
+	for _, m := range n.memberList() {
+		left[m.Identity()] = stateOf(m.Status, false) == httpapi.MemberLeft
+	}
 	for _, m := range members {
+		if left[m.Member] && owned[m.Member] == 0 { // its region is on the way out
+			continue
+		}
 		isProxy := slices.Contains(m.Proxies, t)
 		if !isProxy && !slices.Contains(m.Hosts, t) {
 			continue

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -50,21 +51,25 @@ func clusterCommand(cmd *cobra.Command, run func(cmd *cobra.Command, c *client.C
 		if err != nil {
 			return err
 		}
-		return hinted(run(cmd, c, args))
+		return hinted(cmd, run(cmd, c, args))
 	}
 	return cmd
 }
 
-// hinted adds the next step that the node or the connection suggests.
-func hinted(err error) error {
-	if err == nil {
-		return nil
+// hinted adds the next step that the node or the connection suggests, unless the command has named one in its own words.
+func hinted(cmd *cobra.Command, err error) error {
+	if own, ok := errors.AsType[*exitError](err); err == nil || ok && own.hint != "" {
+		return err
 	}
 	hint := ""
 	if p, ok := errors.AsType[*client.Error](err); ok {
 		switch hint = p.Hint(); p.Kind() {
 		case httpapi.KindUnauthorized, httpapi.KindForbidden:
 			hint = "give the token with --token or DROVER_TOKEN; it is http.tokens in the node's configuration"
+		case httpapi.KindBadRequest, httpapi.KindNotFound: // the hint may be about paths and queries, which are not what was typed
+			if strings.Contains(hint, "GET /") || strings.Contains(hint, "?") {
+				hint = "run '" + cmd.CommandPath() + " --help'"
+			}
 		}
 	} else if u, ok := errors.AsType[*client.UnreachableError](err); ok {
 		hint = u.Hint()

@@ -225,7 +225,7 @@ func TestDrainWaits(t *testing.T) {
 	answers := httpapi.New(config.Default().HTTP, &httpapitest.Node{}, "v1", slog.New(slog.DiscardHandler))
 	for want, silent := range map[string]int64{
 		"drover: how many shards b still holds was not told within 300ms; the drain goes on\nhint: see where they are: drover cluster shards\n": 1,
-		"drover: b still holds 1 shards after 300ms; the drain goes on\nhint: see where they are: drover cluster shards\n":                      2,
+		"drover: b still holds 1 shard after 300ms; the drain goes on\nhint: see where they are: drover cluster shards\n":                       2,
 	} {
 		var asked atomic.Int64
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -262,6 +262,21 @@ func TestExplanationOfAShardWithoutAHome(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, printExplanation(&b, httpapi.ExplainView{Type: "counter", Shard: 3, State: "unassigned", Pinned: "b"}))
 	assert.Equal(t, "counter 3: without a home (unassigned), epoch 0\n  pinned to  b\n", b.String())
+}
+
+// Every word is one that can be typed here: a hint with paths and queries is HTTP's (spec 5.3).
+func TestHintsOfTheCommandLine(t *testing.T) {
+	server := httptest.NewServer(httpapi.New(config.Default().HTTP, &httpapitest.Node{Known: []sharding.TypeName{"account", "counter"}}, "v1", slog.New(slog.DiscardHandler)))
+	defer server.Close()
+	for want, line := range map[string][]string{
+		"hint: name one: drover cluster shards account\n": {"cluster", "shards"},
+		"hint: run 'drover cluster forget --help'\n":      {"cluster", "forget", ""},
+	} {
+		var out, errs bytes.Buffer
+		assert.Equal(t, 1, run(append(line, "--address", server.URL), strings.NewReader(""), &out, &errs), line)
+		assert.Contains(t, errs.String(), want)
+		assert.NotContains(t, errs.String(), "?")
+	}
 }
 
 func TestUnits(t *testing.T) {

@@ -121,7 +121,10 @@ func newShardsCommand() *cobra.Command {
 			typ = args[0]
 		}
 		v, err := c.Shards(cmd.Context(), typ)
+		problem, refused := errors.AsType[*client.Error](err)
 		switch {
+		case typ == "" && refused && problem.Kind() == httpapi.KindBadRequest && len(problem.Known) > 0:
+			return withHint(err, client.Printable("name one: "+cmd.CommandPath()+" "+problem.Known[0]))
 		case err != nil:
 			return err
 		case *asJSON:
@@ -165,7 +168,7 @@ func drawShards(w io.Writer, v httpapi.ShardsView) error {
 	if away := int(v.NumShards) - len(v.Shards); away > 0 {
 		parts = append(parts, fmt.Sprintf("%d without a home", away))
 	}
-	fmt.Fprintf(w, "%s: %d shards: %s; revision %s\n", client.Printable(string(v.Type)), v.NumShards, strings.Join(parts, ", "), v.Revision)
+	fmt.Fprintf(w, "%s: %s: %s; revision %s\n", client.Printable(string(v.Type)), counted(int(v.NumShards), "shard"), strings.Join(parts, ", "), v.Revision)
 
 	hosts := slices.DeleteFunc(slices.Clone(v.Regions), func(r httpapi.RegionView) bool { return r.Proxy })
 	if len(hosts) == 0 {
@@ -255,7 +258,7 @@ func waitDrained(cmd *cobra.Command, c *client.Client, node string, limit time.D
 	defer show.end()
 	left, first := -1, -1
 	timeUp := func() error {
-		text := fmt.Sprintf("%s still holds %d shards after %s", node, left, limit)
+		text := fmt.Sprintf("%s still holds %s after %s", node, counted(left, "shard"), limit)
 		if left < 0 {
 			text = fmt.Sprintf("how many shards %s still holds was not told within %s", node, limit)
 		}

@@ -28,7 +28,7 @@ Talk to an entity:    drover entity ask counter user-42 '{"add":2}'
 Try out a strategy:   drover strategy run builtin:leastshard --op rebalance --input snapshot.json
 
 Commands that talk to a cluster take --address (or DROVER_ADDRESS) and --token (or DROVER_TOKEN).
-Exit codes: 0 done, 2 usage or configuration, 1 anything else; strategy run and check use 3 and 4 too.`
+Exit codes: 0 done, 2 usage or configuration, 1 anything else; strategy check, describe and run use 3 too, run 4.`
 	return root
 }
 

@@ -87,7 +87,11 @@ move the shard again later, unless it is pinned.`,
 		Args:    wants("TYPE", "SHARD", "NODE"),
 	}
 	return placingCommand(cmd, func(cmd *cobra.Command, c *client.Client, typ string, shard sharding.ShardID, node string) (string, error) {
-		return fmt.Sprintf("%s %d moves to %s", typ, shard, node), c.MoveShard(cmd.Context(), typ, shard, node)
+		moves, err := c.MoveShard(cmd.Context(), typ, shard, node)
+		if err == nil && !moves {
+			return fmt.Sprintf("%s %d is on %s already", typ, shard, node), nil
+		}
+		return fmt.Sprintf("%s %d moves to %s", typ, shard, node), err
 	})
 }
 

@@ -167,12 +167,12 @@ func strategyConfig(text string) (pluginapi.Config, error) {
 }
 
 func printReport(w io.Writer, name string, rep host.Report) error {
-	verdict := "admitted"
-	if !rep.OK {
-		verdict = "refused"
-	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s (contract %d, %s)\n", name, verdict, rep.ABI, rep.Digest)
+	if rep.OK {
+		fmt.Fprintf(&b, "%s: admitted (contract %d, %s)\n", name, rep.ABI, rep.Digest)
+	} else { // of which contract it is, if of any, nobody has found out
+		fmt.Fprintf(&b, "%s: refused (%s)\n", name, rep.Digest)
+	}
 	for _, f := range rep.Findings {
 		fmt.Fprintf(&b, "  %s: %s\n", f.Severity, f)
 		if f.Fix != "" {

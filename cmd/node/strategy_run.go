@@ -359,17 +359,25 @@ func (d *decision) print(b *strings.Builder) {
 		return *name
 	}
 	if d.Moves != nil {
-		fmt.Fprintf(b, "\n%d moves%s\n", len(*d.Moves), because(d.Reason))
+		fmt.Fprintf(b, "\n%s%s\n", counted(len(*d.Moves), "move"), because(d.Reason))
 		for _, m := range *d.Moves {
 			fmt.Fprintf(b, "  shard %d  %s → %s%s\n", m.Shard, m.From, or(m.To, "(to be allocated)"), because(m.Reason))
 		}
 	}
 	if d.Homes != nil {
-		fmt.Fprintf(b, "\n%d homes%s\n", len(*d.Homes), because(d.Reason))
+		fmt.Fprintf(b, "\n%s%s\n", counted(len(*d.Homes), "home"), because(d.Reason))
 		for _, h := range *d.Homes {
 			fmt.Fprintf(b, "  shard %d  %s%s\n", h.Shard, or(h.Node, "(none)"), because(h.Reason))
 		}
 	}
+}
+
+// counted puts a number before its noun.
+func counted(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return strconv.Itoa(n) + " " + noun
 }
 
 // thousands writes a number with a separator, for people.

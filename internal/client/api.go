@@ -37,9 +37,10 @@ func (c *Client) Explain(ctx context.Context, typ string, shard sharding.ShardID
 	return get[httpapi.ExplainView](ctx, c, shardPath(typ, shard, "explain"), nil)
 }
 
-// MoveShard hands a shard to a node.
-func (c *Client) MoveShard(ctx context.Context, typ string, shard sharding.ShardID, node string) error {
-	return c.post(ctx, shardPath(typ, shard, "move"), url.Values{"node": {node}})
+// MoveShard hands a shard to a node; false: it is there already.
+func (c *Client) MoveShard(ctx context.Context, typ string, shard sharding.ShardID, node string) (moves bool, err error) {
+	body, err := c.do(ctx, request{method: http.MethodPost, path: shardPath(typ, shard, "move"), query: url.Values{"node": {node}}})
+	return len(body) == 0, err // a move that is recorded has no answer but its status
 }
 
 // PinShard keeps a shard on a node; the empty node lifts the pin.

@@ -53,10 +53,10 @@ func TestNodeErrors(t *testing.T) {
 			"POST /cluster/shards/counter/1/move?node=b", "POST /cluster/shards/counter/1/pin", "PUT /cluster/strategies/counter"} {
 			method, path, _ := strings.Cut(target, " ")
 			body := ""
-			switch method {
-			case "POST":
+			switch {
+			case strings.HasPrefix(path, "/entities/"):
 				body = "{}"
-			case "PUT":
+			case method == "PUT":
 				body = "\x00asm"
 			}
 			w := send(open(t, &httpapitest.Node{Err: tc.err}), method, path, body)
@@ -212,4 +212,27 @@ func TestHintsFitTheType(t *testing.T) {
 	n.Err = sharding.ErrBadMessage
 	assert.NotContains(t, problem(t, send(open(t, n), "POST", "/entities/account/a", "{}")).Hint, "counter")
 	assert.NotContains(t, problem(t, send(open(t, n), "POST", "/entities/account/a", "")).Hint, "get")
+}
+
+// A body that nobody reads is refused, before anything is done (spec 5.3).
+func TestBodyThatNobodyReads(t *testing.T) {
+	n := &httpapitest.Node{}
+	for _, target := range []string{"/cluster/drain", "/cluster/pause", "/cluster/leave", "/cluster/shards/counter/1/pin?node=b"} {
+		w := send(open(t, n), "POST", target, `{"node":"b"}`)
+		assert.Equal(t, 400, w.Code, target)
+		assert.Equal(t, "this request takes no body", problem(t, w).Detail, target)
+		assert.Empty(t, n.Calls(), target)
+	}
+	assert.Equal(t, 202, send(open(t, n), "POST", "/cluster/drain?node=b", "").Code)
+}
+
+// Who moves a shard to where it is learns that, and nothing is asked of the coordinator; a move that is under way is none of those.
+func TestMoveToWhereItIs(t *testing.T) {
+	n := &httpapitest.Node{}
+	w := send(open(t, n), "POST", "/cluster/shards/counter/1/move?node=a", "")
+	assert.Equal(t, 200, w.Code)
+	assert.Contains(t, w.Body.String(), `"state":"homed"`)
+	assert.Empty(t, n.Calls())
+	assert.Equal(t, 202, send(open(t, n), "POST", "/cluster/shards/counter/1/move?node=b", "").Code)
+	assert.Equal(t, []string{"move counter 1 b"}, n.Calls())
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/droverhq/drover/sharding"
+	"github.com/droverhq/drover/sharding/protocol"
 )
 
 func (s *Server) healthz(c *call) error {
@@ -86,7 +87,11 @@ func (s *Server) moveShard(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.done(http.StatusAccepted, s.node.MoveShard(c.r.Context(), t, n, sharding.NodeID(c.query.Get("node"))))
+	to := sharding.NodeID(c.query.Get("node"))
+	if v, err := s.node.Explain(c.r.Context(), t, n); err == nil && v.Node == to && v.State == protocol.Homed.String() {
+		return c.json(http.StatusOK, v) // there is nothing to do
+	}
+	return c.done(http.StatusAccepted, s.node.MoveShard(c.r.Context(), t, n, to))
 }
 
 func (s *Server) pinShard(c *call) error {

@@ -261,11 +261,11 @@ type ExplainView struct {
 	Shard   sharding.ShardID  `json:"shard"`
 	Node    sharding.NodeID   `json:"node"` // empty: no home
 	Epoch   sharding.Epoch    `json:"epoch"`
-	State   string            `json:"state"` // homed, moving, waiting, or unassigned: no home
+	State   string            `json:"state" oneOf:"homed,moving,waiting,unassigned"` // unassigned: no home
 	Pinned  sharding.NodeID   `json:"pinned,omitempty"`
-	Cause   protocol.Cause    `json:"cause"`            // what started it: contact, interval, membership, operator, …
-	Reason  string            `json:"reason,omitempty"` // the strategy's own words
-	Digest  string            `json:"digest,omitempty"` // of the strategy that decided; empty: the host did
+	Cause   protocol.Cause    `json:"cause" oneOf:",contact,eager,membership,drain,rebalance,operator,stopped,lapsed,superseded,timeout"` // docs/http.md; empty: nothing was decided yet
+	Reason  string            `json:"reason,omitempty"`                                                                                   // the strategy's own words
+	Digest  string            `json:"digest,omitempty"`                                                                                   // of the strategy that decided; empty: the host did
 	Verdict string            `json:"verdict,omitempty"`
 	Record  string            `json:"record,omitempty"` // digest of the input
 }
@@ -278,7 +278,7 @@ type ReadyView struct {
 
 // Condition is one condition for serving. Why says what is missing.
 type Condition struct {
-	Name string `json:"name"` // stable: joined, leader, regions, lease, serving
+	Name string `json:"name"` // stable: joined, leader, regions, lease, disk, serving
 	OK   bool   `json:"ok"`
 	Why  string `json:"why,omitempty"`
 }

@@ -109,6 +109,9 @@ func (r *route) responses(s schemas) object {
 	for _, status := range append([]int{r.status}, r.also...) {
 		out[strconv.Itoa(status)] = r.success(s, status)
 	}
+	if r.inPlace != nil {
+		out["200"] = object{"description": "it is so already", "content": object{"application/json": object{"schema": s.of(reflect.TypeOf(r.inPlace))}}}
+	}
 	byStatus := map[int][]Kind{}
 	for _, k := range slices.Concat(common(r.access), r.problems) {
 		byStatus[kinds[k].status] = append(byStatus[kinds[k].status], k)
@@ -209,6 +212,9 @@ func (s schemas) object(t reflect.Type) object {
 		}
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		properties[name] = s.of(f.Type)
+		if values, ok := f.Tag.Lookup("oneOf"); ok {
+			properties[name] = object{"type": "string", "enum": strings.Split(values, ",")}
+		}
 		if !strings.Contains(options, "omit") {
 			required = append(required, name)
 		}

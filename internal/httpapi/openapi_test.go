@@ -190,3 +190,10 @@ func violations(doc, schema object, v any, at string) []string {
 	}
 	return bad
 }
+
+// The values of a cause and of a state are told to machines (spec 2.5).
+func TestEnumsAreDescribed(t *testing.T) {
+	properties := schemaOf(description(t), "Explain")["properties"].(object)
+	assert.Contains(t, properties["cause"].(object)["enum"], "rebalance")
+	assert.Contains(t, properties["state"].(object)["enum"], "unassigned")
+}

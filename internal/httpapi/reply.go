@@ -59,6 +59,15 @@ func (c *call) read(limit int64, key string) ([]byte, error) {
 	return b, nil
 }
 
+// noBody refuses what nobody would read: who sends it means something by it.
+func (c *call) noBody() error {
+	var one [1]byte
+	if n, _ := io.ReadFull(c.r.Body, one[:]); n == 0 {
+		return nil
+	}
+	return &Problem{Kind: KindBadRequest, Detail: "this request takes no body", Hint: "parameters stand in the query, behind a question mark: GET /openapi.json lists them"}
+}
+
 // checkJSON says where a body stops being one JSON value.
 func checkJSON(b []byte) error {
 	if len(strings.TrimSpace(string(b[:min(len(b), 64)]))) == 0 && len(strings.TrimSpace(string(b))) == 0 {

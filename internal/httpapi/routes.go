@@ -40,6 +40,7 @@ type route struct {
 	status   int     // of success
 	reply    any     // a value of the reply's type; nil: no body; string: text
 	also     []int   // other statuses with the same body
+	inPlace  any     // the reply of 200 where there is nothing to do and status is another
 	problems []Kind  // besides those that every route has
 	ownTime  bool    // the handler bounds its time; others have defaultTimeout
 	handle   func(*Server, *call) error
@@ -83,8 +84,9 @@ var routes = []route{
 		status: 200, reply: ShardsView{}, problems: []Kind{KindUnknownType, KindUnavailable, KindLeft}, handle: (*Server).shards},
 	{method: http.MethodGet, pattern: "/cluster/shards/{type}/{shard}/explain", access: read, summary: "Why a shard is where it is",
 		status: 200, reply: ExplainView{}, problems: []Kind{KindUnknownType, KindUnknownShard, KindUnavailable, KindLeft, KindNotYet}, handle: (*Server).explain},
-	{method: http.MethodPost, pattern: "/cluster/shards/{type}/{shard}/move", access: admin, summary: "Hand a shard to a node, whatever the strategy thinks",
-		query: []param{{name: "node", doc: "where to", required: true}}, status: 202, problems: append([]Kind{KindUnknownType, KindUnknownShard}, operating...), handle: (*Server).moveShard},
+	{method: http.MethodPost, pattern: "/cluster/shards/{type}/{shard}/move", access: admin, summary: "Hand a shard to a node, whatever the strategy thinks; 200 and why it is there where it is there already",
+		query: []param{{name: "node", doc: "where to", required: true}}, status: 202, inPlace: ExplainView{},
+		problems: append([]Kind{KindUnknownType, KindUnknownShard}, operating...), handle: (*Server).moveShard},
 	{method: http.MethodPost, pattern: "/cluster/shards/{type}/{shard}/pin", access: admin, summary: "Keep a shard on a node; without a node, lift the pin",
 		query: []param{{name: "node", doc: "where the shard stays; left out: the pin is lifted"}}, status: 204, problems: append([]Kind{KindUnknownType, KindUnknownShard}, operating...), handle: (*Server).pinShard},
 	{method: http.MethodGet, pattern: "/cluster/strategies", access: read, summary: "The strategies, their fuel, time and failures", status: 200, reply: StrategiesView{},

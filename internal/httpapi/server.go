@@ -160,6 +160,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		c.query, err = route.checkQuery(r.URL.RawQuery)
 	}
+	if err == nil && route.body == nil {
+		err = c.noBody()
+	}
 	if err == nil && !route.ownTime {
 		ctx, cancel := context.WithTimeout(r.Context(), defaultTimeout)
 		defer cancel()

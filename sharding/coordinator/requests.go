@@ -119,10 +119,10 @@ func (m *Machine) move(q MoveShard) (*protocol.Entry, Result) {
 	case t.state[i] == protocol.Unassigned:
 		return &protocol.Entry{Kind: protocol.KindAssignHomes, AssignHomes: &protocol.AssignHomes{Type: q.Type, Decision: d,
 			Homes: []protocol.Home{{Shard: q.Shard, Epoch: t.epoch[i], Owner: to}}}}, Result{}
+	case t.busy(i): // from there too: it is about to go elsewhere
+		return nil, refuse(CodeConflict, "shard %d of %s is moving already: wait until it is homed", q.Shard, q.Type)
 	case owner == to:
 		return nil, Result{}
-	case t.busy(i):
-		return nil, refuse(CodeConflict, "shard %d of %s is moving already: wait until it is homed", q.Shard, q.Type)
 	default:
 		mv := protocol.Move{Shard: q.Shard, From: owner, Epoch: t.epoch[i], Target: to}
 		if !m.state.movable(t, i, mv) {

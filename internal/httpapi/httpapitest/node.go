@@ -170,7 +170,7 @@ func (n *Node) Explain(_ context.Context, t sharding.TypeName, s sharding.ShardI
 	if s >= 4 {
 		return httpapi.ExplainView{}, &httpapi.Problem{Kind: httpapi.KindUnknownShard, Detail: fmt.Sprintf("%s has shards 0 to 3", t)}
 	}
-	return httpapi.ExplainView{Type: t, Shard: s, Node: "a", Epoch: 7, State: "homed", Cause: "interval", Reason: "fewest shards", Verdict: "ok"}, n.Err
+	return httpapi.ExplainView{Type: t, Shard: s, Node: "a", Epoch: 7, State: "homed", Cause: "rebalance", Reason: "fewest shards", Verdict: "ok"}, n.Err
 }
 
 // Strategies implements httpapi.Strategies.
