@@ -1,6 +1,8 @@
 package node
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -11,7 +13,7 @@ import (
 	"github.com/droverhq/drover/sharding"
 )
 
-// What a counter takes is said to whoever got it wrong, and to nobody who talks to another kind (spec 5.3).
+// What a page or a hint tells a user is so (spec 5.3). What a counter takes is said to whoever got it wrong, and to nobody who talks to another kind (spec 5.3).
 func TestHintOfACounterAlone(t *testing.T) {
 	f := newFleet(t)
 	c := f.config("a")
@@ -30,4 +32,11 @@ func TestHintOfACounterAlone(t *testing.T) {
 	assert.Equal(t, httpapi.KindBadMessage, p.Kind)
 	assert.Contains(t, p.Hint, `{"add":n}`)
 	assert.ErrorIs(t, ask("ledger"), sharding.ErrBadMessage)
+
+	// docs/http.md names each condition of /readyz.
+	page, err := os.ReadFile(filepath.Join("..", "docs", "http.md"))
+	require.NoError(t, err)
+	for _, condition := range (api{a.Node}).Ready().Conditions {
+		assert.Contains(t, string(page), "`"+condition.Name+"`")
+	}
 }

@@ -165,6 +165,7 @@ func TestJSONIsDocumented(t *testing.T) {
 		}
 	}
 	own := []string{"config show", "entity ask"} // theirs is that of node.toml, and of the entity
+	var without []string
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		for _, sub := range cmd.Commands() {
@@ -172,7 +173,10 @@ func TestJSONIsDocumented(t *testing.T) {
 		}
 		if name := strings.TrimPrefix(cmd.CommandPath(), "drover "); cmd.Flags().Lookup("json") != nil && !slices.Contains(own, name) {
 			assert.Contains(t, rows, name, "add its JSON to docs/cli.md")
+		} else if !cmd.HasSubCommands() && !slices.Contains(own, name) {
+			without = append(without, name)
 		}
 	}
 	walk(newRootCommand())
+	assert.Equal(t, []string{"config example", "run"}, without, "docs/cli.md lists those without --json")
 }

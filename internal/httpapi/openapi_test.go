@@ -196,4 +196,11 @@ func TestEnumsAreDescribed(t *testing.T) {
 	properties := schemaOf(description(t), "Explain")["properties"].(object)
 	assert.Contains(t, properties["cause"].(object)["enum"], "rebalance")
 	assert.Contains(t, properties["state"].(object)["enum"], "unassigned")
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "http.md"))
+	require.NoError(t, err)
+	for _, cause := range properties["cause"].(object)["enum"].([]any) {
+		if cause != "" {
+			assert.Contains(t, string(page), "`"+cause.(string)+"`")
+		}
+	}
 }
