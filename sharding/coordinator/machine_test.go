@@ -423,6 +423,26 @@ func TestAnswerOfAReplacedStrategy(t *testing.T) {
 	require.Equal(t, who("a"), rec.Owner)
 }
 
+// A shard that is being handed off to another node is not there already for who wants it where it still is (spec 2.5).
+func TestMoveBackDuringAHandoff(t *testing.T) {
+	r := newRig(t, Config{})
+	r.cluster(4, "hash", "a", "b")
+	r.answer(r.contact("a", 0))
+	rec, _ := r.m.State().Shard("t", 0)
+	from, to := rec.Owner.Node, sharding.NodeID("a")
+	if from == to {
+		to = "b"
+	}
+	move := func(id uint64, to sharding.NodeID) Answer {
+		answers := of[Answer](r.commit(r.step(Requested{ID: id, Request: MoveShard{Type: "t", Shard: 0, To: to}})))
+		require.Len(t, answers, 1)
+		return answers[0]
+	}
+	require.Empty(t, move(2, from).Code, "it is there already")
+	require.Empty(t, move(3, to).Code)
+	require.Equal(t, CodeConflict, move(4, from).Code, "it is about to leave")
+}
+
 // Why a strategy failed is told while it is in force and after the rollback that it led to, and not of the next one (spec 1.3, 1.4).
 func TestLastFailure(t *testing.T) {
 	r := newRig(t, Config{})
