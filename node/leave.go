@@ -54,6 +54,10 @@ func (n *Node) forget(ctx context.Context, name sharding.NodeID) error {
 // release takes the raft server of a node that leaves out. The node is still up.
 func (n *Node) release(ctx context.Context, name sharding.NodeID) (err error) {
 	servers := n.serversOf(name)
+	if len(servers) == 0 {
+		return &httpapi.Problem{Kind: httpapi.KindUnavailable, Detail: fmt.Sprintf("the coordinator does not know the raft server of node %q yet, and so cannot take it out", name),
+			Hint: "try again once the node is ready: GET /readyz"}
+	}
 	n.setLeavers(servers, true) // raft's steward would take it in again
 	defer func() {
 		if err != nil {
@@ -68,11 +72,16 @@ func (n *Node) release(ctx context.Context, name sharding.NodeID) (err error) {
 	return nil
 }
 
-// serversOf lists the raft servers that the log has as a node's.
+// serversOf lists the raft servers that the log has as a node's, and the one that it registered with: that is noted in the log a moment later.
 func (n *Node) serversOf(name sharding.NodeID) (servers []protocol.PutServer) {
 	n.plane.View(func() {
 		servers = slices.DeleteFunc(n.machine.State().Servers(), func(s protocol.PutServer) bool { return s.Member.Node != name })
 	})
+	for _, m := range n.data.Members() {
+		if m.Member.Node == name && !m.Info.Server.IsZero() && !slices.ContainsFunc(servers, func(s protocol.PutServer) bool { return s.Server == m.Info.Server }) {
+			servers = append(servers, protocol.PutServer{Server: m.Info.Server, Member: m.Member, Address: m.Info.Address})
+		}
+	}
 	return servers
 }
 

@@ -60,7 +60,7 @@ func planRemoval(seats []seat, known []Server, id sharding.Incarnation, live map
 	c := change{Op: removeServer, ID: id}
 	if voters := len(votersAfter(seats, change{})); seats[at].Voter && live[id] && voters%2 == 1 && voters < MaxVoters {
 		for _, s := range sorted(seats) {
-			if !s.Voter && s.ID != id && live[s.ID] && slices.ContainsFunc(known, func(k Server) bool { return k.ID == s.ID && k.Ready && k.isAt(s.Address) }) {
+			if !s.Voter && s.ID != id && live[s.ID] && slices.ContainsFunc(known, func(k Server) bool { return k.ID == s.ID && k.Ready && !k.Leaving && k.isAt(s.Address) }) {
 				c = change{addVoter, s.ID, s.Address}
 				break
 			}
