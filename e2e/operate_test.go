@@ -177,3 +177,63 @@ func TestLeaveNeedsAQuorum(t *testing.T) {
 	now, _ := c.leader()
 	require.Equal(t, follower.name, now.name)
 }
+
+// A spare takes the seat of a voter that was killed, after its grace, and not that of one which ended by SIGTERM; then another may leave though that one is
+// away, since the spare takes its place (spec 2.1, 5.1).
+func TestSpareTakesADeadSeat(t *testing.T) {
+	c := newCluster(t, quick...)
+	c.start("a", "b", "c", "d")
+	leader, _ := c.leader()
+	seats := func(want ...string) func() error {
+		return func() error {
+			members, err := leader.members()
+			if err != nil {
+				return err
+			}
+			var have []string
+			for name, m := range members {
+				if m.Voter {
+					have = append(have, name)
+				}
+			}
+			slices.Sort(have)
+			if len(want) == 0 && len(have) == 3 || slices.Equal(have, want) {
+				return nil
+			}
+			return fmt.Errorf("%v vote", have)
+		}
+	}
+	eventually(t, "three of four vote", seats())
+	var dead, third, spare *node
+	for _, n := range c.others(leader) {
+		m, err := leader.members()
+		require.NoError(t, err)
+		switch {
+		case !m[n.name].Voter:
+			spare = n
+		case dead == nil:
+			dead = n
+		default:
+			third = n
+		}
+	}
+	require.NotNil(t, spare)
+	dead.kill()
+	want := []string{leader.name, third.name, spare.name}
+	slices.Sort(want)
+	eventually(t, "the spare votes", seats(want...))
+	dead.start()
+	dead.awaitReady()
+
+	// Now that one is the spare.
+	third.terminate()
+	leader.awaitMembers(map[string]string{leader.name: "up", third.name: "left", spare.name: "up", dead.name: "up"})
+	require.NoError(t, seats(want...)(), "who ended by SIGTERM keeps its seat")
+	eventually(t, "one more may leave, since the spare votes in its place", func() error { return spare.do(http.MethodPost, "/cluster/leave", nil, nil) })
+	require.Equal(t, 0, spare.awaitEnd())
+	want = []string{leader.name, third.name, dead.name}
+	slices.Sort(want)
+	eventually(t, "it votes", seats(want...))
+	_, err := leader.addTo("still", 1)
+	require.NoError(t, err)
+}
