@@ -476,7 +476,7 @@ func (m shardMap) settled() error {
 type member struct {
 	Name, State, Address string
 	Incarnation          sharding.Incarnation
-	Leader               bool
+	Leader, Voter        bool
 	Shards               int
 }
 

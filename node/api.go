@@ -44,10 +44,7 @@ func (a api) Tell(m httpapi.Message) error {
 
 func (a api) Members(ctx context.Context) (httpapi.MembersView, error) {
 	n := a.n
-	registered := map[sharding.Member]protocol.MemberRecord{}
-	for _, r := range n.data.Members() {
-		registered[r.Member] = r
-	}
+	states := n.memberStates()
 	owned := map[sharding.Member]int{}
 	for _, t := range n.data.Types() {
 		shards, _, _ := n.data.Map(t)
@@ -64,7 +61,7 @@ func (a api) Members(ctx context.Context) (httpapi.MembersView, error) {
 	for _, m := range n.memberList() {
 		id := m.Identity()
 		v := httpapi.MemberView{Name: m.Name, Address: m.Transport, Incarnation: m.Incarnation, Roles: m.Roles, Zone: m.Zone, Version: m.Version,
-			Leader: id == leader, Voter: e.votes(m.Server), Shards: owned[id], State: stateOf(m.Status, registered[id].Draining)}
+			Leader: id == leader, Voter: e.votes(m.Server), Shards: owned[id], State: states(m)}
 		if v.Roles == nil {
 			v.Roles = []string{}
 		}
@@ -73,16 +70,28 @@ func (a api) Members(ctx context.Context) (httpapi.MembersView, error) {
 	return view, nil
 }
 
-func stateOf(s cluster.Status, draining bool) httpapi.MemberState {
-	switch {
-	case s == cluster.Left || s == cluster.Leaving:
-		return httpapi.MemberLeft
-	case s == cluster.Failed:
-		return httpapi.MemberFailed
-	case draining:
-		return httpapi.MemberDraining
+// memberStates tells the state of each member. Who is only in gossip, where anybody may be who has its key, is not up before the coordinator has
+// registered it.
+func (n *Node) memberStates() func(cluster.Member) httpapi.MemberState {
+	registered := map[sharding.Member]protocol.MemberRecord{}
+	for _, r := range n.data.Members() {
+		registered[r.Member] = r
 	}
-	return httpapi.MemberUp
+	_, informed := registered[n.self] // else this node's own list may be old, or none
+	return func(m cluster.Member) httpapi.MemberState {
+		record, known := registered[m.Identity()]
+		switch {
+		case m.Status == cluster.Left || m.Status == cluster.Leaving:
+			return httpapi.MemberLeft
+		case m.Status == cluster.Failed:
+			return httpapi.MemberFailed
+		case !known && (informed || m.Identity() == n.self):
+			return httpapi.MemberJoining
+		case record.Draining:
+			return httpapi.MemberDraining
+		}
+		return httpapi.MemberUp
+	}
 }
 
 func (a api) Leader() (httpapi.LeaderView, bool) {
@@ -149,9 +158,9 @@ func (a api) Shards(ctx context.Context, t sharding.TypeName) (httpapi.ShardsVie
 		}
 		view.Shards = append(view.Shards, v)
 	}
-	left := map[sharding.Member]bool{}
+	left, states := map[sharding.Member]bool{}, n.memberStates()
 	for _, m := range n.memberList() {
-		left[m.Identity()] = stateOf(m.Status, false) == httpapi.MemberLeft
+		left[m.Identity()] = states(m) == httpapi.MemberLeft
 	}
 	for _, m := range members {
 		if left[m.Member] && owned[m.Member] == 0 { // its region is on the way out
@@ -262,6 +271,10 @@ func (a api) Drain(ctx context.Context, node sharding.NodeID, on bool) error {
 }
 
 func (a api) Leave(ctx context.Context) error {
+	// Who asks may go away; half a leave helps nobody.
+	if err := a.n.leaveRaft(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
 	a.n.leaveOne.Do(func() { close(a.n.leave) })
 	return nil
 }

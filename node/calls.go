@@ -436,7 +436,11 @@ func (n *Node) operate(ctx context.Context, op operation) error {
 		}
 		req = coordinator.PinShard{Type: op.Type, Shard: op.Shard, Node: op.Node}
 	case opForget, opLeave:
-		err := n.forget(ctx, op.Node, op.Op == opLeave)
+		take := n.forget
+		if op.Op == opLeave {
+			take = n.release
+		}
+		err := take(ctx, op.Node)
 		if err == nil {
 			n.sayDone(op)
 		}
@@ -510,97 +514,4 @@ func (n *Node) withoutHost(drained sharding.NodeID) (types []sharding.TypeName) 
 // knows says whether gossip has a member of that name, away or not.
 func (n *Node) knows(name sharding.NodeID) bool {
 	return slices.ContainsFunc(n.memberList(), func(m cluster.Member) bool { return m.Name == name })
-}
-
-// forget takes a node's raft server out; a node that is not leaving by itself must be gone, and its regions are dropped too.
-func (n *Node) forget(ctx context.Context, name sharding.NodeID, leaving bool) error {
-	var servers []protocol.PutServer
-	n.plane.View(func() {
-		servers = slices.DeleteFunc(n.machine.State().Servers(), func(s protocol.PutServer) bool { return s.Member.Node != name })
-	})
-	var seen bool
-	for _, m := range n.memberList() {
-		if m.Name != name {
-			continue
-		}
-		seen = true
-		if m.Status == cluster.Up && !leaving {
-			return &httpapi.Problem{Kind: httpapi.KindConflict, Detail: fmt.Sprintf("node %q is up", name),
-				Hint: "only a dead node is forgotten, and one that has just died shows as failed after some seconds; a live one leaves: drover cluster leave --address <its HTTP address>"}
-		}
-	}
-	if !leaving {
-		if name == n.self.Node || !seen && len(servers) == 0 {
-			return &httpapi.Problem{Kind: httpapi.KindUnknownNode, Detail: fmt.Sprintf("there is no node %q to forget", name)}
-		}
-		a, err := n.request(ctx, coordinator.ForgetNode{Node: name})
-		if err != nil {
-			return err
-		}
-		if a.Code != coordinator.CodeUnknownNode { // it may never have had a region
-			if err := problemOf(a); err != nil {
-				return err
-			}
-		}
-	}
-	if leaving { // it is still up, and raft's steward would take it in again
-		n.mu.Lock()
-		for _, s := range servers {
-			n.leavers[s.Member] = struct{}{}
-		}
-		n.mu.Unlock()
-		n.tellServers()
-	}
-	for _, s := range servers {
-		if err := n.removeServer(ctx, s); err != nil {
-			return err
-		}
-	}
-	if !leaving {
-		return n.cluster.Forget(name)
-	}
-	return nil
-}
-
-// removeServer takes a raft server out of raft and out of the log's notes.
-func (n *Node) removeServer(ctx context.Context, s protocol.PutServer) error {
-	if err := n.plane.Remove(ctx, s.Server); err != nil {
-		return &httpapi.Problem{Kind: httpapi.KindUnavailable, Detail: err.Error()}
-	}
-	if s.Server == n.server { // a leader that removes itself leads no more
-		return nil
-	}
-	a, err := n.request(ctx, coordinator.RemoveServer{Body: protocol.RemoveServer{Server: s.Server}})
-	if err != nil {
-		return err
-	}
-	return problemOf(a)
-}
-
-// leaveRaft takes this node's server out of raft, at the end of a leave.
-func (n *Node) leaveRaft(ctx context.Context) error {
-	if n.plane == nil {
-		return nil
-	}
-	if n.leads() {
-		if voters, err := n.plane.VoterIDs(); err == nil && len(voters) > 1 {
-			if err := n.plane.TransferLeadership(ctx); err != nil {
-				n.log.Warn("leadership is not handed over before leaving", "error", err)
-			}
-		} else {
-			return nil // the only voter: nobody is left who could take it out
-		}
-	}
-	// Whoever leads after the leader that removes it must not take it in again while it is still seen.
-	if err := n.cluster.Update(func(i *cluster.Info) { i.Server = sharding.Incarnation{} }); err != nil {
-		n.log.Warn("the others are not told yet that this node is no raft server any more", "error", err)
-	}
-	body, err := cbor.Marshal(operation{Op: opLeave, Node: n.self.Node})
-	if err != nil {
-		return err
-	}
-	if _, err := n.callLeader(ctx, callOperate, body); err != nil {
-		return fmt.Errorf("this node's raft server is still a member: %w; run `drover cluster forget %s` on another node", err, n.self.Node)
-	}
-	return nil
 }

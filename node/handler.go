@@ -265,12 +265,13 @@ func (n *Node) tellServers() {
 	n.mu.Lock()
 	var servers []controlplane.Server
 	for _, m := range n.members {
-		if _, leaving := n.leavers[m.Identity()]; leaving || m.Server.IsZero() {
-			continue
-		}
-		s := controlplane.Server{ID: m.Server, Address: m.Transport, Up: m.Status == cluster.Up, Left: m.Status == cluster.Left || m.Status == cluster.Leaving}
+		_, leaving := n.leavers[m.Identity()]
+		s := controlplane.Server{ID: m.Server, Address: m.Transport, Up: m.Status == cluster.Up, Left: m.Status == cluster.Left || m.Status == cluster.Leaving, Leaving: leaving || m.Server.IsZero()}
 		if info := registered[m.Identity()]; !info.Server.IsZero() {
 			s.ID, s.Address, s.Registered = info.Server, info.Address, true
+		}
+		if s.ID.IsZero() {
+			continue
 		}
 		if at, ok := n.since[m.Name]; ok {
 			s.Gone = time.Since(at)

@@ -7,7 +7,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/droverhq/drover/internal/transport"
-	"github.com/droverhq/drover/sharding"
 	"github.com/droverhq/drover/sharding/coordinator"
 	"github.com/droverhq/drover/sharding/region"
 )
@@ -112,13 +111,10 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		count("drover_strategy_calls_total", calls, string(t))
 		count("drover_strategy_failures_total", failures, string(t))
 	}
-	states := map[string]int{"up": 0, "failed": 0, "left": 0, "draining": 0}
-	draining := map[sharding.Member]bool{}
-	for _, r := range n.data.Members() {
-		draining[r.Member] = r.Draining
-	}
+	states := map[string]int{"joining": 0, "up": 0, "failed": 0, "left": 0, "draining": 0}
+	stateOf := n.memberStates()
 	for _, mem := range n.memberList() {
-		states[stateOf(mem.Status, draining[mem.Identity()]).String()]++
+		states[stateOf(mem).String()]++
 	}
 	for s, v := range states {
 		gauge("drover_members", float64(v), s)

@@ -173,7 +173,7 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	err := n.within(patience+endGrace, func() error {
 		if orderly {
-			cause = n.shutdown()
+			n.shutdown()
 		}
 		close(n.ended)
 		return errors.Join(cause, closers.close())
@@ -360,7 +360,7 @@ func hasRole(roles []string, role string) bool {
 }
 
 // shutdown ends an orderly run: drain, hand over leadership, say goodbye. The closers do the rest.
-func (n *Node) shutdown() error {
+func (n *Node) shutdown() {
 	n.stopping.Store(true)
 	n.http.Retire()
 	ctx, cancel := context.WithDeadline(context.Background(), n.deadline)
@@ -371,17 +371,10 @@ func (n *Node) shutdown() error {
 	n.ends("the drain")
 	n.drain(drain)
 	n.ends("HTTP requests")
-	var errs []error
 	answers, cancelAnswers := context.WithDeadline(ctx, n.deadline.Add(-min(n.cfg.ShutdownTimeout/5, 4*time.Second)))
 	defer cancelAnswers()
 	if err := n.http.Shutdown(answers); err != nil {
 		n.log.Warn("requests were cut short", "error", err)
-	}
-	select {
-	case <-n.leave:
-		n.ends("the removal from the raft configuration")
-		errs = append(errs, n.leaveRaft(ctx))
-	default:
 	}
 	n.ends("the handover of leadership")
 	if n.plane != nil && n.leads() {
@@ -400,7 +393,6 @@ func (n *Node) shutdown() error {
 	if err := n.transport.Drain(ctx); err != nil {
 		n.log.Warn("frames were cut short", "error", err)
 	}
-	return errors.Join(errs...)
 }
 
 // drain hands off every shard, as long as there is a node that could take one, and ends the regions.

@@ -218,7 +218,7 @@ func (n *Node) openControlPlane(c *closers) error {
 		Settle: n.cfg.Sharding.Settle, HandOffTimeout: n.cfg.Sharding.HandoffTimeout, Seed: seedOf(n.self)})
 	var err error
 	n.plane, err = controlplane.Open(controlplane.Config{Dir: n.dir.Path(datadir.RaftDir), Server: n.server, Address: n.advertised(), Stream: raftStream{n.transport.Raft(), n.transport},
-		Machine: n.machine, Now: now, Do: n.do, Fatal: n.fail, Logger: n.log, Heartbeat: n.cfg.Raft.HeartbeatTimeout, ConfirmReady: n.confirmReady})
+		Machine: n.machine, Now: now, Do: n.do, Fatal: n.fail, Logger: n.log, Heartbeat: n.cfg.Raft.HeartbeatTimeout, ConfirmReady: n.confirmReady, Answers: n.answers})
 	if err != nil {
 		return err
 	}

@@ -97,3 +97,17 @@ func TestNoQuorumIsTold(t *testing.T) {
 	require.Eventually(t, func() bool { return a.log.contains("no quorum: 1 of 3 voters can be reached") }, patience, poll)
 	assert.Len(t, a.log.lines("no quorum"), 1)
 }
+
+// A server without a vote, as one that was taken out and is started again with the log that it has, says what it waits for where there is no leader to take it in.
+func TestServerWithoutAVoteSaysSo(t *testing.T) {
+	f := newFleet(t)
+	leader, b, c := threeVoters(f)
+	require.NoError(t, api{b.Node}.Leave(t.Context()))
+	f.left(b)
+	require.NoError(t, f.stop(c))
+	require.NoError(t, f.stop(leader))
+	again := f.start(b.cfg)
+	require.True(t, again.plane.HasState())
+	require.Eventually(t, func() bool { return again.log.contains("this node's raft server has no vote, so it cannot mend this") }, patience, poll)
+	assert.True(t, again.log.contains("start the voters again that are down"))
+}

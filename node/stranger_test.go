@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/httpapi"
 	"github.com/droverhq/drover/sharding"
 )
 
@@ -37,4 +38,13 @@ func TestStrangersInGossip(t *testing.T) {
 	assert.False(t, a.log.contains(own.String()), "a stranger's server was taken in")
 	assert.False(t, a.log.contains("127.0.0.1:1 "), "a server is sought where a stranger says")
 	assert.False(t, a.log.contains("could not be changed"))
+	// Nor are they up: no coordinator has registered them.
+	view, err := api{a.Node}.Members(t.Context())
+	require.NoError(t, err)
+	states := map[string]httpapi.MemberState{}
+	for _, m := range view.Members {
+		states[string(m.Name)] = m.State
+	}
+	assert.Equal(t, map[string]httpapi.MemberState{"a": httpapi.MemberUp, "b": httpapi.MemberUp, "c": httpapi.MemberUp,
+		"s1": httpapi.MemberJoining, "s2": httpapi.MemberJoining, "s3": httpapi.MemberJoining}, states)
 }

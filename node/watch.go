@@ -87,7 +87,7 @@ func (q *quorumWatch) look(n *Node) {
 		return
 	}
 	voters, err := n.plane.VoterIDs()
-	if err != nil || !slices.Contains(voters, n.server) { // it waits to be taken in
+	if err != nil || len(voters) == 0 { // it never belonged to a cluster, and waits to be taken in
 		return
 	}
 	up := 0
@@ -105,7 +105,10 @@ func (q *quorumWatch) look(n *Node) {
 	if quorum {
 		text = fmt.Sprintf("no leader is elected, though %d of %d voters seem to be up", up, len(voters))
 	}
-	n.log.Warn(text, "since", now.Sub(q.since).Round(time.Second), "effect", leaderlessEffect, "hint", "docs/quorum.md says what to do")
+	if !slices.Contains(voters, n.server) {
+		text = fmt.Sprintf("this node's raft server has no vote, so it cannot mend this: a leader has to take it in, and %d of the %d voters that it knows of seem to be up", up, len(voters))
+	}
+	n.log.Warn(text, "since", now.Sub(q.since).Round(time.Second), "effect", leaderlessEffect, "hint", "start the voters again that are down; docs/quorum.md says what to do")
 }
 
 // adopt makes the cluster's ID this node's own, for good.
@@ -156,7 +159,9 @@ func (n *Node) createCluster(ctx context.Context) {
 func (n *Node) noteServers(ctx context.Context, known []protocol.PutServer) {
 	members := n.data.Members()
 	runs := map[sharding.Incarnation]int{}
-	members = slices.DeleteFunc(members, func(m protocol.MemberRecord) bool { return m.Info.Server.IsZero() || !n.isUp(m.Member) })
+	members = slices.DeleteFunc(members, func(m protocol.MemberRecord) bool {
+		return m.Info.Server.IsZero() || !n.isUp(m.Member) || n.leavesRaft(m.Member)
+	})
 	for _, m := range members {
 		runs[m.Info.Server]++
 	}

@@ -292,8 +292,9 @@ func newLeaveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "leave",
 		Short: "Take a node out of the cluster",
-		Long: `Take the node at --address out of the cluster, until it is started again: its shards are handed over, it leaves raft and gossip, and its
-process ends. A node that is to come back needs no leave: end it with SIGTERM. For a dead one there is forget.`,
+		Long: `Take the node at --address out of the cluster, until it is started again: it gives its vote back, its shards are handed over, and its
+process ends. It is refused where the voters that would be left are no live majority: forget the dead ones first. A node that is to come back
+needs no leave: end it with SIGTERM. For a dead one there is forget.`,
 	}
 	asJSON := jsonFlag(cmd)
 	return clusterCommand(cmd, func(cmd *cobra.Command, c *client.Client, _ []string) error {

@@ -74,6 +74,8 @@ type Config struct {
 	index   func(types.MetaStore) types.MetaStore
 	// ConfirmReady asks a server whether it has caught up with index and holds the active modules (spec 1.4).
 	ConfirmReady func(ctx context.Context, s Server, index uint64) bool
+	// Answers asks a server for any answer: membership takes seconds to find out that one has died.
+	Answers func(ctx context.Context, s Server) bool
 }
 
 // Plane is a raft server with the coordinator machine on it.
@@ -91,7 +93,8 @@ type Plane struct {
 	ticking atomic.Bool                        // a tick waits in inbox
 	broken  bool                               // owner's: an entry or a snapshot could not be read
 	refused error                              // the snapshot that could not, for the start
-	readyAt map[sharding.Incarnation]time.Time // steward's: when a spare was last found ready
+	turn    chan struct{}                      // full: raft's configuration is being changed
+	readyAt map[sharding.Incarnation]time.Time // whose turn it is: when a spare was last found ready
 	said    string                             // steward's: the last trouble that it has told, and when
 	saidAt  time.Time
 
@@ -125,7 +128,7 @@ func Open(cfg Config) (*Plane, error) {
 	if err := os.MkdirAll(walDir, 0o700); err != nil {
 		return nil, fmt.Errorf("raft log: %w", err)
 	}
-	p := &Plane{cfg: cfg, faults: newFaults(cfg.Logger), inbox: queue.New[item](0), out: queue.New[*protocol.Entry](0), kick: make(chan struct{}, 1), readyAt: map[sharding.Incarnation]time.Time{}}
+	p := &Plane{cfg: cfg, faults: newFaults(cfg.Logger), inbox: queue.New[item](0), out: queue.New[*protocol.Entry](0), kick: make(chan struct{}, 1), turn: make(chan struct{}, 1), readyAt: map[sharding.Incarnation]time.Time{}}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	if err := p.openLog(walDir, logger.Named("wal")); err != nil {
 		return nil, fmt.Errorf("raft log in %s cannot be opened: %w; %s", walDir, err, nextStep(err))
@@ -261,18 +264,6 @@ func (p *Plane) SetKnown(known []Server) {
 	case p.kick <- struct{}{}:
 	default:
 	}
-}
-
-// Remove takes a server out of raft's configuration: leave and forget. It works on the leader alone.
-func (p *Plane) Remove(ctx context.Context, id sharding.Incarnation) error {
-	err := p.Fault() // see adjust
-	if err == nil {
-		err = wait(ctx, p.raft.RemoveServer(raft.ServerID(id.String()), 0, patience))
-	}
-	if err != nil {
-		return fmt.Errorf("raft server %s cannot be removed: %w", id, err)
-	}
-	return nil
 }
 
 // TransferLeadership hands leadership to another voter, if there is one that has caught up.
@@ -473,39 +464,28 @@ func (p *Plane) sayUnchanged(err error) {
 
 // adjust makes one change of raft's configuration, if one is due.
 func (p *Plane) adjust() (bool, error) {
-	if p.Fault() != nil { // a change that does not get into the log would count in raft's memory all the same
-		return false, nil
-	}
-	seats, index, err := p.seats()
+	done, err := p.takeTurn(p.ctx)
 	if err != nil {
 		return false, err
 	}
-	p.mu.Lock()
-	known := append([]Server(nil), p.known...)
-	p.mu.Unlock()
-	for i := range known {
-		known[i].Ready = known[i].Up && isSpare(seats, known[i].ID) && p.ready(known[i])
+	defer done()
+	if p.Fault() != nil { // a change that does not get into the log would count in raft's memory all the same
+		return false, nil
+	}
+	seats, known, index, err := p.look()
+	if err != nil {
+		return false, err
 	}
 	c := planChange(seats, known, p.cfg.Server, p.cfg.VoterGrace)
-	id, addr := raft.ServerID(c.ID.String()), raft.ServerAddress(c.Address)
-	var f raft.IndexFuture
-	switch c.Op {
-	case noChange:
+	if c.Op == noChange {
 		return false, nil
-	case addNonvoter:
-		f = p.raft.AddNonvoter(id, addr, index, patience)
-	case addVoter:
-		f = p.raft.AddVoter(id, addr, index, patience)
-	case demoteVoter:
-		f = p.raft.DemoteVoter(id, index, patience)
-	case removeServer:
-		f = p.raft.RemoveServer(id, index, patience)
 	}
-	if err := f.Error(); err != nil {
-		return false, fmt.Errorf("%s %s: %w", c.Op, id, err)
+	if c.Op == demoteVoter || c.Op == removeServer {
+		if err := checkQuorum(seats, p.probe(p.ctx, seats, known), c); err != nil {
+			return false, err
+		}
 	}
-	p.cfg.Logger.Info("raft membership changed", "change", c.Op.String(), "server", c.ID, "address", c.Address)
-	return true, nil
+	return true, p.change(p.ctx, c, index)
 }
 
 func isSpare(seats []seat, id sharding.Incarnation) bool {

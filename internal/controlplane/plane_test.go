@@ -118,7 +118,8 @@ func start(t *testing.T, s *server) {
 	s.rec = &recorder{old: s.old}
 	cfg := Config{Dir: s.dir, Server: s.id, Address: s.addr, Stream: tcp{l}, Machine: s.rec, Now: boottime.Now,
 		Do: func(coordinator.Command) {}, Fatal: func(err error) { t.Error(err) }, Logger: slog.New(slog.DiscardHandler), Heartbeat: 200 * time.Millisecond,
-		VoterGrace: 300 * time.Millisecond, ConfirmReady: func(context.Context, Server, uint64) bool { return true }}
+		VoterGrace: 300 * time.Millisecond, ConfirmReady: func(context.Context, Server, uint64) bool { return true },
+		Answers: func(context.Context, Server) bool { return true }}
 	if s.change != nil {
 		cfg = s.change(cfg)
 	}

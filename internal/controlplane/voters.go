@@ -20,6 +20,7 @@ type Server struct {
 	// Registered: its node told the coordinator of ID and Address over an authenticated connection. Membership alone is a hint that anybody may give:
 	// without it no server enters, and none is sought at another address.
 	Registered bool
+	Leaving    bool // its node leaves: it is taken in no more, and keeps what seat it has until it is removed
 	Ready      bool // has caught up with the log and holds the active modules, so that it may vote
 }
 
@@ -62,6 +63,7 @@ func (o changeOp) String() string {
 // The number of voters is odd and at most MaxVoters: the largest that the sound voters and the ready spares fill. On the way from one odd number to the
 // next it is even for the length of one change.
 func planChange(seats []seat, known []Server, leader sharding.Incarnation, grace time.Duration) change {
+	known = slices.DeleteFunc(slices.Clone(known), func(s Server) bool { return s.Leaving })
 	byID := make(map[sharding.Incarnation]Server, len(known))
 	claims := map[sharding.Incarnation]int{} // by how many nodes that are up; more than one: one of them has a copy of the other's data_dir, or lies
 	for _, s := range known {

@@ -68,7 +68,8 @@ type Strategies interface {
 type Operator interface {
 	// Drain begins (on) or ends a drain of a node; the empty name is this node. It returns once that is recorded, not when the node is empty.
 	Drain(ctx context.Context, node sharding.NodeID, on bool) error
-	// Leave drains this node, removes it from raft and Serf and ends its process after the answer. It returns once the leave has begun.
+	// Leave removes this node from raft, and after the answer drains it, takes it out of Serf and ends its process. It returns once no raft server of
+	// this node is left. Where the voters that would be left are no live majority it is KindConflict, and nothing is changed.
 	Leave(ctx context.Context) error
 	// Forget removes a dead node from raft and Serf; started again, it joins anew. A node that is up is KindConflict.
 	Forget(ctx context.Context, node sharding.NodeID) error
@@ -101,6 +102,7 @@ type MemberState string
 
 // The states.
 const (
+	MemberJoining  MemberState = "joining" // in gossip, and not registered by the coordinator
 	MemberUp       MemberState = "up"
 	MemberDraining MemberState = "draining" // up, and its shards move away
 	MemberFailed   MemberState = "failed"   // not heard of; it keeps its shards until its lease lapses
