@@ -126,7 +126,7 @@ func TestCallerWhoGivesUp(t *testing.T) {
 	d := s.Allocate(ctx, cluster(8, 16), []uint32{0})
 	require.ErrorIs(t, d.Err, host.ErrBudget)
 	require.ErrorContains(t, d.Err, "leader stepped down")
-	require.Len(t, d.Records, 1, "no second try")
+	require.Len(t, d.Calls(), 1, "no second try")
 }
 
 // Reasons and descriptions come out in one line and without control characters.
