@@ -350,7 +350,7 @@ func (r *reader) typed(what string, tags ...uint64) (tag uint64, b []byte, err e
 }
 
 // owners reads a column of node indices and returns it with one more than the highest of them. As far as it is known that
-// there are so many nodes the limit may be 0 instead, and counts tell how often each occurs, and last how often none.
+// there are so many nodes the limit may be 0 instead, and counts tell how often there is none, and then of each.
 func (r *reader) owners(nodes int) (column []uint32, counts []int, limit uint32, err error) {
 	tag, b, err := r.typed("a typed array of uint16 or uint32 (tag 69 or 70)", tagUint16, tagUint32)
 	if err != nil {

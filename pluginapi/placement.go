@@ -20,7 +20,7 @@ func (s *Snapshot) Placement() *Placement {
 	p := &Placement{Counts: make([]int, len(s.Nodes)), s: s}
 	counts := p.Counts
 	if len(s.counted) == len(counts)+1 {
-		copy(counts, s.counted)
+		copy(counts, s.counted[1:])
 	} else {
 		for _, o := range s.Owners {
 			if o < uint32(len(counts)) { // NoOwner is above every index
