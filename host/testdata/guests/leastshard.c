@@ -15,7 +15,7 @@ enum { MAX_NODES = 1024, MAX_MOVES = 3, PAGE = 65536 };
 extern u8 __heap_base;
 
 static const u8 *p, *end; // what is left of the input
-static u32 counts[MAX_NODES], quota[MAX_NODES], sources[MAX_NODES], lowest[MAX_NODES][MAX_MOVES];
+static u32 counts[MAX_NODES + 1], quota[MAX_NODES], sources[MAX_NODES], lowest[MAX_NODES][MAX_MOVES];
 static u8 candidate[MAX_NODES], out[256];
 
 EXPORT("drover_abi_v1") void abi(void) {}
@@ -218,11 +218,21 @@ EXPORT("drover_rebalance") u64 rebalance(u32 ptr, u32 len) {
 			}
 		} else skip();
 	}
-	if (owners.width == 2)
-		for (const u8 *at = owners.at, *to = at + 2 * owners.len; at < to; at += 2) {
+	if (owners.width == 2) {
+		const u8 *at = owners.at, *to = at + 2 * owners.len;
+		for (; to - at >= 8; at += 8) { // four at a time
+			u64 v = ((const struct { u64 v; } __attribute__((packed)) *)at)->v;
+			u32 a = v & 0xffff, b = v >> 16 & 0xffff, c = v >> 32 & 0xffff, d = v >> 48;
+			counts[a < nodes ? a : MAX_NODES]++;
+			counts[b < nodes ? b : MAX_NODES]++;
+			counts[c < nodes ? c : MAX_NODES]++;
+			counts[d < nodes ? d : MAX_NODES]++;
+		}
+		for (; at < to; at += 2) {
 			u32 o = ((const struct { u16 v; } __attribute__((packed)) *)at)->v;
 			if (o < nodes) counts[o]++;
 		}
+	}
 	else
 		for (u32 i = 0; i < owners.len; i++) {
 			u32 o = element(owners, i);
