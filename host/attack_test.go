@@ -152,7 +152,7 @@ func TestMillionMoves(t *testing.T) {
 	}
 }
 
-// Spec 1.3: an instance whose memory grew is discarded, and the call still counts.
+// Spec 1.3: memory that grew is gone at the next call, and the call still counts.
 func TestGrownInstance(t *testing.T) {
 	s := load(t, host.Compiler, fixture(t, "attack/grow-once"), host.Limits{})
 	for range 3 {
