@@ -126,7 +126,7 @@ func TestCallerWhoGivesUp(t *testing.T) {
 	d := s.Allocate(ctx, cluster(8, 16), []uint32{0})
 	require.ErrorIs(t, d.Err, host.ErrBudget)
 	require.ErrorContains(t, d.Err, "leader stepped down")
-	require.Len(t, d.Records, 1, "no second try")
+	require.Len(t, d.Calls(), 1, "no second try")
 }
 
 // Reasons and descriptions come out in one line and without control characters.
@@ -152,7 +152,7 @@ func TestMillionMoves(t *testing.T) {
 	}
 }
 
-// Spec 1.3: an instance whose memory grew is discarded, and the call still counts.
+// Spec 1.3: memory that grew is gone at the next call, and the call still counts.
 func TestGrownInstance(t *testing.T) {
 	s := load(t, host.Compiler, fixture(t, "attack/grow-once"), host.Limits{})
 	for range 3 {

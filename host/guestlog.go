@@ -88,13 +88,18 @@ func (l *guestLog) stream(fd uint32, b []byte) {
 	}
 }
 
-// take returns what was logged, with unfinished lines, and starts afresh.
-func (l *guestLog) take() (lines []LogLine, dropped int) {
+// finish makes lines of those that a guest has left unfinished.
+func (l *guestLog) finish() {
 	for fd := uint32(1); fd <= 2; fd++ {
 		if len(l.partial[fd]) > 0 {
 			l.stream(fd, []byte{'\n'})
 		}
 	}
+}
+
+// take returns what was logged, with unfinished lines, and starts afresh.
+func (l *guestLog) take() (lines []LogLine, dropped int) {
+	l.finish()
 	lines, dropped = l.lines, l.dropped
 	l.reset()
 	return lines, dropped

@@ -1,9 +1,11 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,11 +21,12 @@ const startExport = fuel.Namespace + ".start"
 
 // instance is one instance of a module. It is single-threaded.
 type instance struct {
-	ctx   context.Context // leads host functions back to the instance
-	mod   api.Module
-	meter meter
-	depth api.MutableGlobal
-	limit uint64 // of the depth
+	ctx    context.Context // leads host functions back to the instance
+	mod    api.Module
+	memory *linearMemory // what mod's memory lies in
+	meter  meter
+	depth  api.MutableGlobal
+	limit  uint64 // of the depth
 	// globals are the guest's mutable ones, which an image holds.
 	globals     []api.MutableGlobal
 	buffer      api.Function
@@ -39,7 +42,11 @@ type instance struct {
 func (m *Module) instantiate(mem *memories) (*instance, error) {
 	in := &instance{}
 	in.ctx = context.WithValue(context.Background(), instanceKey{}, in)
-	mod, err := m.rt.wazero.InstantiateModule(experimental.WithMemoryAllocator(in.ctx, mem), m.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions())
+	allocator := experimental.MemoryAllocatorFunc(func(_, most uint64) experimental.LinearMemory {
+		in.memory = mem.allocate(most)
+		return in.memory
+	})
+	mod, err := m.rt.wazero.InstantiateModule(experimental.WithMemoryAllocator(in.ctx, allocator), m.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions())
 	if err != nil {
 		return nil, guestError(err)
 	}
@@ -119,8 +126,8 @@ func mostOutput(shards int) uint32 {
 	return uint32(min(outputBase+int64(shards)*outputPerShard, maxOutput))
 }
 
-// take returns a copy of what a packed ptr<<32|len points to, if it is at most
-// so long.
+// take returns what a packed ptr<<32|len points to, if it is at most so long: a
+// part of the guest's memory, that lasts until the guest runs again.
 func (in *instance) take(packed uint64, most uint32) ([]byte, error) {
 	ptr, n := uint32(packed>>32), uint32(packed)
 	if n > most {
@@ -130,7 +137,7 @@ func (in *instance) take(packed uint64, most uint32) ([]byte, error) {
 	if !ok {
 		return nil, badOutput("%d bytes at %d lie outside a memory of %d bytes", n, ptr, in.mod.Memory().Size())
 	}
-	return append([]byte(nil), b...), nil
+	return b, nil
 }
 
 // ask hands input to an operation and returns the answer's bytes, at most so
@@ -174,31 +181,46 @@ func guestError(err error) *CallError {
 	return &CallError{Verdict: verdict, Detail: text}
 }
 
+// imagePage is the unit in which an image is compared with a memory. A call
+// changes few of them; comparing reads what copying would read and write.
+const imagePage = 4096
+
+var zeroPage [imagePage]byte
+
 // image is what an instance is brought back to before each call: its memory and
 // mutable globals after initialisation.
 type image struct {
-	memory  []byte // without the zeros at its end
-	bytes   uint32 // of memory, zeros included
+	bytes   uint32   // of memory
+	pages   [][]byte // of imagePage bytes each; all those of zeros are zeroPage, which stays in the processor's cache
 	globals []uint64
 }
 
 func (in *instance) snapshot() *image {
 	mem := in.mod.Memory()
 	b, _ := mem.Read(0, mem.Size())
-	img := &image{bytes: mem.Size()}
-	n := len(b)
-	for n > 0 && b[n-1] == 0 {
-		n--
+	img := &image{bytes: mem.Size(), pages: make([][]byte, 0, len(b)/imagePage)}
+	n := 0
+	for page := range slices.Chunk(b, imagePage) {
+		if !bytes.Equal(page, zeroPage[:]) {
+			n++
+		}
 	}
-	img.memory = append([]byte(nil), b[:n]...)
+	room := make([]byte, 0, n*imagePage) // in one piece, for the sake of reading ahead
+	for page := range slices.Chunk(b, imagePage) {
+		if bytes.Equal(page, zeroPage[:]) {
+			img.pages = append(img.pages, zeroPage[:])
+			continue
+		}
+		room = append(room, page...)
+		img.pages = append(img.pages, room[len(room)-imagePage:])
+	}
 	for _, g := range in.globals {
 		img.globals = append(img.globals, g.Get())
 	}
 	return img
 }
 
-// restore brings the instance to the image; false if it cannot be: memory does
-// not shrink.
+// restore brings the instance to the image; false if it cannot be.
 func (in *instance) restore(img *image) bool {
 	mem := in.mod.Memory()
 	if size := mem.Size(); size < img.bytes {
@@ -212,9 +234,28 @@ func (in *instance) restore(img *image) bool {
 	if !ok {
 		return false
 	}
-	clear(b[copy(b, img.memory):])
+	for i, want := range img.pages {
+		if got := b[i*imagePage:][:imagePage]; !bytes.Equal(got, want) {
+			copy(got, want)
+		}
+	}
 	for i, g := range in.globals {
 		g.Set(img.globals[i])
 	}
 	return true
+}
+
+// shrink takes from the instance what memory it has beyond so many bytes, and
+// tells whether it has as many then. wazero's API has no way to do so, but its
+// memory is whatever slice the allocator returns when it is to grow. Making
+// another instance instead costs 20 times as much for a guest in Go, which grows
+// at each call on a large cluster.
+func (in *instance) shrink(size uint32) bool {
+	mem := in.mod.Memory()
+	if mem.Size() > size {
+		in.memory.cut = uint64(size)
+		mem.Grow(1) // refused where memory is at its limit
+		in.memory.cut = 0
+	}
+	return mem.Size() == size
 }

@@ -1,22 +1,17 @@
 package host
 
-import (
-	"sync"
-
-	"github.com/tetratelabs/wazero/experimental"
-)
+import "sync"
 
 // memories is where the instances of one strategy get their memory from, and
-// give it back to. An instance whose memory grew has to be discarded, and the
-// first touch of a page costs more than all else in making another: the pages
-// are kept. Growing within a buffer copies nothing.
+// give it back to. The first touch of a page costs more than all else in making
+// an instance: the pages are kept. Growing within a buffer copies nothing.
 type memories struct {
 	mu   sync.Mutex
 	free [][]byte // zero up to their capacity
 }
 
-// Allocate implements experimental.MemoryAllocator.
-func (m *memories) Allocate(_, most uint64) experimental.LinearMemory {
+// allocate returns the memory of an instance, of at most so many bytes.
+func (m *memories) allocate(most uint64) *linearMemory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l := &linearMemory{from: m, most: most}
@@ -34,10 +29,16 @@ type linearMemory struct {
 	from *memories
 	most uint64
 	buf  []byte
+	cut  uint64 // unless 0, Reallocate cuts to so many bytes instead; see instance.shrink
 }
 
-// Reallocate implements experimental.LinearMemory. Memory never shrinks.
+// Reallocate implements experimental.LinearMemory.
 func (l *linearMemory) Reallocate(size uint64) []byte {
+	if l.cut > 0 {
+		clear(l.buf[l.cut:])
+		l.buf = l.buf[:l.cut]
+		return l.buf
+	}
 	if size > l.most {
 		return nil
 	}

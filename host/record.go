@@ -1,6 +1,7 @@
 package host
 
 import (
+	"crypto/sha256"
 	"time"
 
 	"github.com/droverhq/drover/pluginapi"
@@ -13,7 +14,7 @@ type Record struct {
 	Digest      Digest // of the module; zero for a native strategy
 	CostModel   int
 	Op          pluginapi.Op
-	InputDigest Digest
+	InputDigest Digest // zero until DigestInput has been asked for
 	Input       []byte
 	Output      []byte // nil unless the guest returned
 	// Fuel is what the call spent: nil if it trapped or ran out of time, the
@@ -26,4 +27,22 @@ type Record struct {
 	Verdict   Verdict
 	Error     string
 	Log       []LogLine
+}
+
+// DigestInput returns the SHA-256 of the input, which decisions in the
+// replicated log carry. It is computed when it is first asked for: hashing the
+// input of a large cluster costs more than encoding it.
+func (r *Record) DigestInput() Digest {
+	if r.InputDigest == (Digest{}) {
+		r.InputDigest = sha256.Sum256(r.Input)
+	}
+	return r.InputDigest
+}
+
+// Recorder gets the record of every call of the strategies that it is given to,
+// from the goroutine that makes the call, and so from several at a time. The
+// record, its Input and its Output are valid until Record returns: a Recorder
+// copies what it keeps. The decision waits for it.
+type Recorder interface {
+	Record(*Record)
 }

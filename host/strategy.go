@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,9 +15,10 @@ import (
 // with the same outside. It is safe for concurrent use: each call has an
 // instance of its own, that starts from the same image.
 type Strategy struct {
-	name   string
-	limits Limits
-	config pluginapi.Config
+	name     string
+	limits   Limits
+	config   pluginapi.Config
+	recorder Recorder // nil: nobody keeps records
 
 	// One of the two is set.
 	native pluginapi.Strategy
@@ -41,6 +41,9 @@ type StrategyOption func(*Strategy)
 // WithName sets the name that records and logs carry; the default is the
 // module's digest.
 func WithName(name string) StrategyOption { return func(s *Strategy) { s.name = name } }
+
+// WithRecorder hands each call's record to r.
+func WithRecorder(r Recorder) StrategyOption { return func(s *Strategy) { s.recorder = r } }
 
 // Load compiles and prepares a module in one step; closing the strategy closes
 // the module too.
@@ -95,7 +98,7 @@ func (m *Module) prepare(ctx context.Context, config pluginapi.Config, timeout t
 	if rule, err := s.trial(ctx, in, timeout); err != nil {
 		return nil, errors.Join(m.refusal(rule, err), in.close())
 	}
-	if m.fresh() || in.mod.Memory().Size() != w.image.bytes {
+	if m.fresh() || !in.shrink(w.image.bytes) {
 		return s, in.close()
 	}
 	w.pool.idle = append(w.pool.idle, in)
@@ -223,7 +226,7 @@ func (s *Strategy) askWarmUp(in *instance) error {
 	snap.Config = s.config
 	out, err := in.ask(in.rebalance, pluginapi.AppendInput(nil, pluginapi.OpRebalance, snap, nil), mostOutput(len(snap.Owners)))
 	if err == nil {
-		_, err = readPlan(snap, out)
+		_, err = readPlan(&placement.Checker{}, snap, out)
 	}
 	return err
 }
@@ -261,179 +264,6 @@ func (s *Strategy) ready(ctx context.Context, budget time.Duration) (*instance, 
 		}
 	}
 	return in, nil
-}
-
-// Result is how one call ended.
-type Result struct {
-	Record *Record
-	Plan   pluginapi.Plan  // of rebalance: the moves that passed every check, within the limit
-	Homes  pluginapi.Homes // of allocate
-	// Err is nil for VerdictOK, else a *CallError, or the host's own trouble.
-	Err error
-}
-
-// Call makes one call, without retry or fallback. shards are those that need a
-// home, for allocate. The snapshot's config is the strategy's own. A budget of
-// 0 is the strategy's.
-func (s *Strategy) Call(ctx context.Context, op pluginapi.Op, snap *pluginapi.Snapshot, shards []uint32, budget time.Duration) Result {
-	own := *snap
-	own.Config = s.config
-	snap = &own
-	limits := s.limits
-	if budget > 0 {
-		limits.Budget = budget
-	}
-	rec := &Record{Strategy: s.name, Digest: s.Digest(), CostModel: CostModel, Op: op, FuelLimit: limits.Fuel, Started: time.Now()}
-	rec.Input = pluginapi.AppendInput(nil, op, snap, shards)
-	res := Result{Record: rec}
-	if s.native != nil {
-		res.Err = s.callNative(rec, snap, shards)
-	} else {
-		res.Err = s.callWasm(ctx, rec, limits, mostOutput(len(snap.Owners)+len(shards)))
-	}
-	if res.Err == nil {
-		if op == pluginapi.OpAllocate {
-			res.Homes, res.Err = readHomes(snap, shards, rec.Output)
-		} else {
-			res.Plan, res.Err = readPlan(snap, rec.Output)
-		}
-	}
-	rec.Elapsed = time.Since(rec.Started)
-	rec.InputDigest = sha256.Sum256(rec.Input)
-	if res.Err != nil {
-		rec.Error = res.Err.Error()
-		v, ok := VerdictOf(res.Err)
-		if !ok {
-			v = VerdictRefused
-		}
-		rec.Verdict = v
-	}
-	return res
-}
-
-// callWasm runs the guest and fills in output, of at most so many bytes, fuel
-// and pages.
-func (s *Strategy) callWasm(ctx context.Context, rec *Record, l Limits, most uint32) error {
-	w := s.wasm
-	in, since, err := w.pool.get(ctx, l.Budget)
-	if err == nil && w.image != nil && !in.restore(w.image) {
-		err = errors.Join(fmt.Errorf("%s: an instance could not be brought back to its image", s.name), w.pool.put(in, false))
-	}
-	if err != nil {
-		if ctx.Err() != nil {
-			return &CallError{Verdict: VerdictBudget, Detail: "the caller gave up: " + context.Cause(ctx).Error(), Cause: context.Cause(ctx)}
-		}
-		return err
-	}
-	f := in.rebalance
-	if rec.Op == pluginapi.OpAllocate {
-		f = in.allocate
-	}
-	in.begin(ctx, l, since) // bringing the instance to its image, or making one, is part of the call
-	out, err := in.ask(f, rec.Input, most)
-	rec.Pages = in.pages()
-	lines, dropped := in.logs.take()
-	rec.Log = lines
-	var call *CallError
-	switch used := in.meter.used(); {
-	case err == nil || errors.As(err, &call) && call.Verdict == VerdictOutput:
-		rec.Fuel = &used
-	case call != nil && call.Verdict == VerdictFuel:
-		rec.Fuel = &l.Fuel
-	}
-	rec.Output = out
-	reusable := err == nil && w.image != nil && in.mod.Memory().Size() == w.image.bytes
-	if perr := w.pool.put(in, reusable); perr != nil {
-		err = errors.Join(err, perr)
-	}
-	w.relay.relay(ctx, lines, dropped)
-	return err
-}
-
-// callNative runs a native strategy. A panic of its is a trap.
-func (s *Strategy) callNative(rec *Record, snap *pluginapi.Snapshot, shards []uint32) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = &CallError{Verdict: VerdictTrap, Detail: fmt.Sprintf("panic: %v", p)}
-		}
-	}()
-	if rec.Op == pluginapi.OpAllocate {
-		homes, err := s.native.Allocate(snap, shards)
-		if err != nil {
-			return badAnswer(err)
-		}
-		rec.Output = pluginapi.AppendHomes(nil, &homes)
-		return nil
-	}
-	plan, err := s.native.Rebalance(snap)
-	if err != nil {
-		return badAnswer(err)
-	}
-	rec.Output = pluginapi.AppendPlan(nil, &plan)
-	return nil
-}
-
-func badAnswer(err error) *CallError {
-	return &CallError{Verdict: VerdictOutput, Detail: clean(err.Error(), maxText), Cause: err}
-}
-
-func readPlan(snap *pluginapi.Snapshot, out []byte) (pluginapi.Plan, error) {
-	// More moves than shards must move one twice; there is no need to read on.
-	plan, err := pluginapi.DecodePlanUpTo(out, len(snap.Owners))
-	if err == nil {
-		plan.Moves, err = placement.CheckPlan(snap, plan.Moves)
-	}
-	if err != nil {
-		return pluginapi.Plan{}, badAnswer(err)
-	}
-	plan.Reason = clean(plan.Reason, maxText)
-	for i := range plan.Moves {
-		plan.Moves[i].Reason = clean(plan.Moves[i].Reason, maxText)
-	}
-	return plan, nil
-}
-
-func readHomes(snap *pluginapi.Snapshot, shards []uint32, out []byte) (pluginapi.Homes, error) {
-	homes, err := pluginapi.DecodeHomes(out, len(shards))
-	if err == nil {
-		err = placement.CheckHomes(snap, shards, homes.Nodes)
-	}
-	if err != nil {
-		return pluginapi.Homes{}, badAnswer(err)
-	}
-	homes.Reason = clean(homes.Reason, maxText)
-	for i := range homes.Reasons {
-		homes.Reasons[i] = clean(homes.Reasons[i], maxText)
-	}
-	return homes, nil
-}
-
-// Decision is what a node acts on.
-type Decision struct {
-	Plan    pluginapi.Plan  // of Rebalance; empty if the strategy failed
-	Homes   pluginapi.Homes // of Allocate; likewise
-	Records []*Record       // one a call, in order
-	Err     error           // why the strategy did not decide; see Result.Err
-}
-
-// Rebalance asks for moves. If the strategy fails there are none (spec 1.3).
-func (s *Strategy) Rebalance(ctx context.Context, snap *pluginapi.Snapshot) Decision {
-	res := s.Call(ctx, pluginapi.OpRebalance, snap, nil, 0)
-	return Decision{Plan: res.Plan, Records: []*Record{res.Record}, Err: res.Err}
-}
-
-// Allocate asks for homes. A call that blew its budget is made once more with
-// twice the budget (spec 1.3). If the strategy still gives none it is for the
-// caller to fall back: the coordinator has the built-in hash for that.
-func (s *Strategy) Allocate(ctx context.Context, snap *pluginapi.Snapshot, shards []uint32) Decision {
-	res := s.Call(ctx, pluginapi.OpAllocate, snap, shards, 0)
-	d := Decision{Records: []*Record{res.Record}}
-	if errors.Is(res.Err, ErrBudget) && ctx.Err() == nil {
-		res = s.Call(ctx, pluginapi.OpAllocate, snap, shards, 2*s.limits.Budget)
-		d.Records = append(d.Records, res.Record)
-	}
-	d.Homes, d.Err = res.Homes, res.Err
-	return d
 }
 
 // ErrNoDescription is returned for a module that does not export

@@ -27,8 +27,8 @@ func TestAllocateThatFails(t *testing.T) {
 		d := s.Allocate(context.Background(), cluster(8, 16), []uint32{0, 4, 5})
 		require.Error(t, d.Err, name)
 		require.Empty(t, d.Homes.Nodes)
-		require.Len(t, d.Records, 1, "only a blown budget is tried once more")
-		require.Equal(t, verdict, d.Records[0].Verdict)
+		require.Len(t, d.Calls(), 1, "only a blown budget is tried once more")
+		require.Equal(t, verdict, d.Calls()[0].Verdict)
 	}
 }
 
@@ -39,11 +39,11 @@ func TestAllocateIsRetriedOnceForTheBudget(t *testing.T) {
 	d := s.Allocate(context.Background(), cluster(3, 16), []uint32{0})
 	require.ErrorIs(t, d.Err, host.ErrBudget)
 	require.Empty(t, d.Homes.Nodes)
-	require.Len(t, d.Records, 2)
-	require.Equal(t, host.VerdictBudget, d.Records[0].Verdict)
-	require.Equal(t, host.VerdictBudget, d.Records[1].Verdict)
-	require.GreaterOrEqual(t, d.Records[0].Elapsed, budget)
-	require.GreaterOrEqual(t, d.Records[1].Elapsed, 2*budget)
+	require.Len(t, d.Calls(), 2)
+	require.Equal(t, host.VerdictBudget, d.Calls()[0].Verdict)
+	require.Equal(t, host.VerdictBudget, d.Calls()[1].Verdict)
+	require.GreaterOrEqual(t, d.Calls()[0].Elapsed, budget)
+	require.GreaterOrEqual(t, d.Calls()[1].Elapsed, 2*budget)
 }
 
 func TestRebalanceMakesNoMoveWhenItFails(t *testing.T) {
@@ -51,14 +51,14 @@ func TestRebalanceMakesNoMoveWhenItFails(t *testing.T) {
 	d := s.Rebalance(context.Background(), cluster(8, 16))
 	require.ErrorIs(t, d.Err, host.ErrOutput)
 	require.Empty(t, d.Plan.Moves)
-	require.Len(t, d.Records, 1)
+	require.Len(t, d.Calls(), 1)
 }
 
 func TestDecisionThatWorked(t *testing.T) {
 	s := load(t, host.Compiler, fixture(t, "attack/well-behaved"), host.Limits{})
 	d := s.Allocate(context.Background(), cluster(8, 16), []uint32{3})
 	require.NoError(t, d.Err)
-	require.Len(t, d.Records, 1)
+	require.Len(t, d.Calls(), 1)
 	require.Equal(t, []int{0}, d.Homes.Nodes)
 }
 

@@ -349,11 +349,12 @@ func (r *reader) typed(what string, tags ...uint64) (tag uint64, b []byte, err e
 	return tag, b, nil
 }
 
-// owners reads a column of node indices into dst and returns it with one more than the highest of them.
-func (r *reader) owners() (column []uint32, limit uint32, err error) {
+// owners reads a column of node indices and returns it with one more than the highest of them. As far as it is known that
+// there are so many nodes the limit may be 0 instead, and counts tell how often there is none, and then of each.
+func (r *reader) owners(nodes int) (column []uint32, counts []int, limit uint32, err error) {
 	tag, b, err := r.typed("a typed array of uint16 or uint32 (tag 69 or 70)", tagUint16, tagUint32)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
 	if tag == tagUint32 {
 		column = widen32(b)
@@ -362,7 +363,10 @@ func (r *reader) owners() (column []uint32, limit uint32, err error) {
 				limit = v + 1
 			}
 		}
-		return column, limit, nil
+		return column, nil, limit, nil
+	}
+	if column, counts, ok := widen16(b, nodes); ok {
+		return column, counts, 0, nil
 	}
 	column = make([]uint32, len(b)/2)
 	start := unsafe.Pointer(unsafe.SliceData(b))
@@ -375,7 +379,7 @@ func (r *reader) owners() (column []uint32, limit uint32, err error) {
 		}
 		column[i] = v
 	}
-	return column, limit, nil
+	return column, nil, limit, nil
 }
 
 func (r *reader) uint32s() ([]uint32, error) {

@@ -49,6 +49,16 @@ func decodeInput(data []byte, alias bool) (*Input, error) {
 	return d.in, nil
 }
 
+// another returns one more node: one of those made already, if any is left, for copying so large a value takes a guest long.
+func (s *Snapshot) another() *Node {
+	if n := len(s.Nodes); n < cap(s.Nodes) {
+		s.Nodes = s.Nodes[:n+1]
+	} else {
+		s.Nodes = append(s.Nodes, Node{})
+	}
+	return &s.Nodes[len(s.Nodes)-1]
+}
+
 type inputDecoder struct {
 	*reader
 	in                       *Input
@@ -102,8 +112,12 @@ func (d *inputDecoder) field(key string) (err error) {
 		d.got |= 1 << 6
 		s.Nodes = make([]Node, 0, d.count(leastNode))
 		err = d.list(func() error {
-			s.Nodes = append(s.Nodes, Node{})
-			return d.node(&s.Nodes[len(s.Nodes)-1])
+			n, start := s.another(), d.pos
+			if d.quickNode(n) {
+				return nil
+			}
+			d.pos, *n = start, Node{}
+			return d.node(n)
 		})
 	case "config":
 		var raw []byte
@@ -129,7 +143,11 @@ func (d *inputDecoder) field(key string) (err error) {
 		}
 	case "owners":
 		d.got |= 1 << 8
-		s.Owners, d.ownerLimit, err = d.owners()
+		var counts []int
+		s.Owners, counts, d.ownerLimit, err = d.owners(len(s.Nodes))
+		if d.alias { // only a guest's snapshot is sure to stay as it is
+			s.counted = counts
+		}
 	case "pinned":
 		s.Pinned = make([]Pin, 0, d.count(leastPair))
 		err = d.list(func() error {
@@ -140,7 +158,7 @@ func (d *inputDecoder) field(key string) (err error) {
 	case "shards":
 		d.in.Shards, err = d.uint32s()
 	case "standby":
-		s.Standby, d.standbyLimit, err = d.owners()
+		s.Standby, _, d.standbyLimit, err = d.owners(len(s.Nodes))
 	case "waiting":
 		s.Waiting, err = d.uint32s()
 	case "revision":
@@ -149,11 +167,17 @@ func (d *inputDecoder) field(key string) (err error) {
 	case "candidates":
 		d.got |= 1 << 10
 		s.Candidates = make([]int, 0, d.count(1))
-		err = d.list(func() error {
-			n, err := d.index()
-			s.Candidates = append(s.Candidates, n)
+		var it items
+		if it, err = d.array(); err != nil {
 			return err
-		})
+		}
+		for i := 0; d.next(&it); i++ {
+			n, err := d.index()
+			if err != nil {
+				return atIndex(err, i)
+			}
+			s.Candidates = append(s.Candidates, n)
+		}
 	default:
 		err = d.skip(0)
 	}
@@ -190,6 +214,13 @@ func (r *reader) list(element func() error) error {
 
 // index reads a node index; whether there is such a node is checked later.
 func (r *reader) index() (int, error) {
+	if b := r.peek(); b < 24 {
+		r.pos++
+		return int(b), nil
+	} else if b == majorUint|24 && len(r.data)-r.pos >= 2 {
+		r.pos += 2
+		return int(r.data[r.pos-1]), nil
+	}
 	n, err := r.bounded(1<<31, "index")
 	return int(n), err
 }
@@ -261,25 +292,9 @@ func (d *inputDecoder) node(n *Node) error {
 		case "zone":
 			n.Zone, err = d.text()
 		case "tags":
-			err = d.fields(func(key string) error {
-				value, err := d.text()
-				if !d.alias {
-					key = clone(key)
-				}
-				n.Tags = append(n.Tags, Tag{Key: key, Value: value})
-				return err
-			})
-			SortTags(n.Tags)
+			err = d.tags(n)
 		case "coord":
-			var vs []float64
-			if vs, err = d.float64s(); err != nil {
-				return err
-			}
-			if len(vs) < 4 {
-				return d.fail("want a vector, error, adjustment and height, got " + strconv.Itoa(len(vs)) + " numbers")
-			}
-			last := len(vs) - 3
-			n.Coord = Coord{Vec: vs[:last:last], Error: vs[last], Adjustment: vs[last+1], Height: vs[last+2]}
+			err = d.coord(n)
 		case "load":
 			err = d.nodeLoad(&n.Load)
 		default:
@@ -295,6 +310,32 @@ func (d *inputDecoder) node(n *Node) error {
 			return atKey(d.fail("the key is missing"), key)
 		}
 	}
+	return nil
+}
+
+func (d *inputDecoder) tags(n *Node) error {
+	err := d.fields(func(key string) error {
+		value, err := d.text()
+		if !d.alias {
+			key = clone(key)
+		}
+		n.Tags = append(n.Tags, Tag{Key: key, Value: value})
+		return err
+	})
+	SortTags(n.Tags)
+	return err
+}
+
+func (d *inputDecoder) coord(n *Node) error {
+	vs, err := d.float64s()
+	if err != nil {
+		return err
+	}
+	if len(vs) < 4 {
+		return d.fail("want a vector, error, adjustment and height, got " + strconv.Itoa(len(vs)) + " numbers")
+	}
+	last := len(vs) - 3
+	n.Coord = Coord{Vec: vs[:last:last], Error: vs[last], Adjustment: vs[last+1], Height: vs[last+2]}
 	return nil
 }
 

@@ -19,9 +19,13 @@ type Placement struct {
 func (s *Snapshot) Placement() *Placement {
 	p := &Placement{Counts: make([]int, len(s.Nodes)), s: s}
 	counts := p.Counts
-	for _, o := range s.Owners {
-		if o < uint32(len(counts)) { // NoOwner is above every index
-			counts[o]++
+	if len(s.counted) == len(counts)+1 {
+		copy(counts, s.counted[1:])
+	} else {
+		for _, o := range s.Owners {
+			if o < uint32(len(counts)) { // NoOwner is above every index
+				counts[o]++
+			}
 		}
 	}
 	if len(s.Busy)+len(s.Waiting)+len(s.Pinned) > 0 {

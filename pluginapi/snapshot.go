@@ -89,6 +89,8 @@ type Snapshot struct {
 
 	MaxMoves uint64 // most moves that the host will take from this answer
 	Config   Config // [type.config] of node.toml; nil where there is none
+
+	counted []int // shards without a node, then those of each, as Owners was decoded; nil where not known
 }
 
 // Node is a member of the cluster, or one whose store holds waiting shards.

@@ -35,12 +35,13 @@ func outOf(kind string, got, n int) string {
 func (s *Snapshot) validate(shards []uint32, ownerLimit, standbyLimit uint32) *DecodeError {
 	nodes, n := len(s.Nodes), len(s.Owners)
 	for i := 1; i < nodes; i++ {
+		if s.Nodes[i-1].Name < s.Nodes[i].Name {
+			continue
+		}
 		if s.Nodes[i].Name == s.Nodes[i-1].Name {
 			return invalid("nodes", i, "two nodes have the name "+strconv.Quote(s.Nodes[i].Name))
 		}
-		if s.Nodes[i].Name < s.Nodes[i-1].Name {
-			return invalid("nodes", i, strconv.Quote(s.Nodes[i].Name)+" is not in its place: nodes are sorted by name")
-		}
+		return invalid("nodes", i, strconv.Quote(s.Nodes[i].Name)+" is not in its place: nodes are sorted by name")
 	}
 	for i, c := range s.Candidates {
 		if c < 0 || c >= nodes {

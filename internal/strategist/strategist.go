@@ -384,10 +384,8 @@ func (s *Strategist) answer(a coordinator.AskStrategy) coordinator.StrategyAnswe
 		d = strategy.Rebalance(s.ctx, a.Input)
 	}
 	out.Homes, out.Plan = d.Homes, d.Plan
-	if n := len(d.Records); n > 0 {
-		out.Record = d.Records[n-1].InputDigest
-	}
-	s.count(a.Type, a.Spec, d)
+	out.Record = d.InputDigest
+	s.count(a.Type, a.Spec, d.Calls())
 	if d.Err != nil {
 		out.Failure = &coordinator.StrategyFailure{Verdict: "missing", Detail: d.Err.Error()}
 		if v, ok := host.VerdictOf(d.Err); ok {
@@ -444,7 +442,7 @@ type typeStats struct {
 
 const window = 256
 
-func (s *Strategist) count(t sharding.TypeName, spec protocol.StrategySpec, d host.Decision) {
+func (s *Strategist) count(t sharding.TypeName, spec protocol.StrategySpec, calls []host.CallFigures) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.stats[t]
@@ -455,20 +453,20 @@ func (s *Strategist) count(t sharding.TypeName, spec protocol.StrategySpec, d ho
 	if of := keyOf(spec); st.of != of { // another strategy: the former one's figures are not its own
 		*st = typeStats{of: of, allCalls: st.allCalls, allFailures: st.allFailures}
 	}
-	for _, r := range d.Records {
+	for _, c := range calls {
 		st.calls++
 		st.allCalls++
-		if r.Verdict != host.VerdictOK {
+		if c.Verdict != host.VerdictOK {
 			st.failures++
 			st.allFailures++
 		}
 		st.lastFuel = nil
-		if r.Fuel != nil {
-			f := uint64(*r.Fuel)
+		if c.Fuel >= 0 {
+			f := uint64(c.Fuel)
 			st.lastFuel = &f
 			st.fuel = push(st.fuel, f)
 		}
-		st.lastTime = uint64(r.Elapsed.Microseconds())
+		st.lastTime = uint64(c.Elapsed.Microseconds())
 		st.time = push(st.time, st.lastTime)
 	}
 }

@@ -34,9 +34,10 @@ func (m *Machine) input(r *run, t *typeState) (in *pluginapi.Snapshot, members [
 			in.Candidates = append(in.Candidates, len(members)-1)
 		}
 	}
+	handed := t.handed()
 	for i, o := range t.owner {
 		in.Owners[i] = index[o] // slot 0 has no index: no owner
-		if o == 0 || current[o] && !t.busy(uint32(i)) {
+		if o == 0 || current[o] && !busy(t.state[i], handed.has(uint32(i))) {
 			continue
 		}
 		b := pluginapi.Busy{Shard: uint32(i), Target: pluginapi.NoTarget}
@@ -52,6 +53,26 @@ func (m *Machine) input(r *run, t *typeState) (in *pluginapi.Snapshot, members [
 	}
 	m.loads(in, t, members)
 	return in, members
+}
+
+// shardSet is a set of shards; an empty one has no memory.
+type shardSet []uint64
+
+func (s shardSet) has(i uint32) bool {
+	w := int(i >> 6)
+	return w < len(s) && s[w]>>(i&63)&1 != 0
+}
+
+// handed is the set of the shards in t.handovers, for who goes through all shards: looking each up in a map takes longer than all else.
+func (t *typeState) handed() shardSet {
+	if len(t.handovers) == 0 {
+		return nil
+	}
+	s := make(shardSet, (t.numShards+63)/64)
+	for i := range t.handovers { // unordered: into a set
+		s[i>>6] |= 1 << (i & 63)
+	}
+	return s
 }
 
 // node describes a member from its registration, Serf's view and its last load report.

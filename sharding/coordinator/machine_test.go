@@ -820,3 +820,27 @@ func BenchmarkTick100kHomeless(b *testing.B) {
 		r.step(Ticked{Wall: 1})
 	}
 }
+
+// BenchmarkInput is what a strategy is shown of 100 nodes with 100 000 shards, four of which were handed over just now.
+func BenchmarkInput(b *testing.B) {
+	r := newRig(nil, Config{})
+	r.lead(1)
+	r.commit(r.step(Requested{ID: 1, Request: CreateCluster{Body: protocol.CreateCluster{ClusterID: inc(9), Settings: protocol.Settings{LeaseTTL: 5000}}}}))
+	for i := range 100 {
+		r.join(fmt.Sprintf("%c%c", 'a'+i/26, 'a'+i%26), 100_000, "")
+	}
+	m := r.m
+	t := m.state.types[0]
+	for i := range t.owner {
+		t.state[i], t.owner[i] = protocol.Homed, uint32(1+i%100)
+	}
+	for i := range uint32(4) {
+		t.handovers[1000*i] = nil
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if in, _ := m.input(m.run(t), t); len(in.Busy) != 4 {
+			b.Fatal(len(in.Busy))
+		}
+	}
+}

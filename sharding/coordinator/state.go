@@ -221,11 +221,12 @@ func (s *State) record(t *typeState, i uint32) protocol.ShardRecord {
 
 // busy says that a shard must not be planned on: a move is under way, or its owner has not confirmed what was handed over to it.
 func (t *typeState) busy(i uint32) bool {
-	if t.state[i] == protocol.Moving || t.state[i] == protocol.Fenced {
-		return true
-	}
 	_, handed := t.handovers[i]
-	return handed && t.state[i] == protocol.Homed
+	return busy(t.state[i], handed)
+}
+
+func busy(s protocol.ShardState, handed bool) bool {
+	return s == protocol.Moving || s == protocol.Fenced || handed && s == protocol.Homed
 }
 
 // sortedKeys gives a map's keys in order.

@@ -109,15 +109,36 @@ func refuse(r Rule, shard uint32, node int, format string, args ...any) error {
 	return &Error{Rule: r, Shard: shard, Node: node, Msg: fmt.Sprintf(format, args...)}
 }
 
-// CheckPlan checks every move of an answer to rebalance, and returns those that
+// CheckPlan is Checker.Plan for one answer.
+func CheckPlan(s *pluginapi.Snapshot, moves []pluginapi.Move) ([]pluginapi.Move, error) {
+	return new(Checker).Plan(s, moves)
+}
+
+// CheckHomes is Checker.Homes for one answer.
+func CheckHomes(s *pluginapi.Snapshot, shards []uint32, homes []int) error {
+	return new(Checker).Homes(s, shards, homes)
+}
+
+// Checker checks answers one after another, and allocates nothing once it has
+// seen one about a cluster as large. Its zero value is ready. It is not safe for
+// concurrent use.
+type Checker struct {
+	board board
+	seen  bits
+}
+
+// Plan checks every move of an answer to rebalance, and returns those that
 // the limit lets through: the first ones, in the strategy's order. A bad answer
 // is refused whole. The error is an *Error.
-func CheckPlan(s *pluginapi.Snapshot, moves []pluginapi.Move) ([]pluginapi.Move, error) {
+func (c *Checker) Plan(s *pluginapi.Snapshot, moves []pluginapi.Move) ([]pluginapi.Move, error) {
 	if len(moves) == 0 {
 		return nil, nil
 	}
-	b := newBoard(s)
-	seen := newBits(len(s.Owners))
+	b := &c.board
+	b.show(s)
+	defer b.show(nil)
+	c.seen = c.seen.empty(len(s.Owners))
+	seen := c.seen
 	for i, m := range moves {
 		err := CheckMove(b, m.Shard, m.Target)
 		if err == nil && seen.has(m.Shard) {
@@ -143,13 +164,15 @@ func CheckHome(v View, shard uint32, target int) error {
 	return checkTarget(v, shard, target)
 }
 
-// CheckHomes checks an answer to allocate: one home for each shard asked for, a
+// Homes checks an answer to allocate: one home for each shard asked for, a
 // candidate or pluginapi.NoTarget. The error is an *Error.
-func CheckHomes(s *pluginapi.Snapshot, shards []uint32, homes []int) error {
+func (c *Checker) Homes(s *pluginapi.Snapshot, shards []uint32, homes []int) error {
 	if len(homes) != len(shards) {
 		return refuse(WrongLength, 0, pluginapi.NoTarget, "%d homes for %d shards", len(homes), len(shards))
 	}
-	b := newBoard(s)
+	b := &c.board
+	b.show(s)
+	defer b.show(nil)
 	for i, node := range homes {
 		if node == pluginapi.NoTarget {
 			continue
@@ -168,40 +191,44 @@ func at(err error, what string, i int) error {
 	return e
 }
 
-// board is the View of a snapshot. Sets that the snapshot leaves empty cost
+// board is the View of a snapshot, with sets that it uses again. Sets that the snapshot leaves empty cost
 // nothing: most snapshots have no busy, waiting or pinned shard.
 type board struct {
-	s                     *pluginapi.Snapshot
-	busy, waiting, pinned bits
-	candidate             []bool
+	s                                *pluginapi.Snapshot
+	busy, waiting, pinned, candidate bits
 }
 
-func newBoard(s *pluginapi.Snapshot) *board {
-	b := &board{s: s, candidate: make([]bool, len(s.Nodes))}
+// show makes the board that of s; nil lets go of the last one.
+func (b *board) show(s *pluginapi.Snapshot) {
+	b.s = s
+	if s == nil {
+		return
+	}
+	b.candidate = b.candidate.empty(len(s.Nodes))
 	for _, c := range s.Candidates {
 		if c >= 0 && c < len(s.Nodes) {
-			b.candidate[c] = true // Serf's state is a hint: a suspect stays a candidate until its lease lapses (spec 2.2)
+			b.candidate.set(uint32(c)) // Serf's state is a hint: a suspect stays a candidate until its lease lapses (spec 2.2)
 		}
 	}
+	b.busy, b.waiting, b.pinned = b.busy[:0], b.waiting[:0], b.pinned[:0]
 	if len(s.Busy) > 0 {
-		b.busy = newBits(len(s.Owners))
+		b.busy = b.busy.empty(len(s.Owners))
 		for _, x := range s.Busy {
 			b.busy.set(x.Shard)
 		}
 	}
 	if len(s.Waiting) > 0 {
-		b.waiting = newBits(len(s.Owners))
+		b.waiting = b.waiting.empty(len(s.Owners))
 		for _, x := range s.Waiting {
 			b.waiting.set(x)
 		}
 	}
 	if len(s.Pinned) > 0 {
-		b.pinned = newBits(len(s.Owners))
+		b.pinned = b.pinned.empty(len(s.Owners))
 		for _, x := range s.Pinned {
 			b.pinned.set(x.Shard)
 		}
 	}
-	return b
 }
 
 func (b *board) NumShards() uint32         { return uint32(len(b.s.Owners)) }
@@ -211,12 +238,22 @@ func (b *board) Owner(shard uint32) int    { return b.s.OwnerOf(shard) }
 func (b *board) Busy(shard uint32) bool    { return b.busy.has(shard) }
 func (b *board) Waiting(shard uint32) bool { return b.waiting.has(shard) }
 func (b *board) Pinned(shard uint32) bool  { return b.pinned.has(shard) }
-func (b *board) Candidate(node int) bool   { return b.candidate[node] }
+func (b *board) Candidate(node int) bool   { return b.candidate.has(uint32(node)) }
 
-// bits is a set of shard numbers; what lies beyond its size is never in it.
+// bits is a set of shards or nodes; what lies beyond its size is never in it.
 type bits []uint64
 
-func newBits(n int) bits { return make(bits, (n+63)/64) }
+// empty returns an empty set with room for the numbers below n, in b's memory
+// if that is enough.
+func (b bits) empty(n int) bits {
+	words := (n + 63) / 64
+	if words > cap(b) {
+		return make(bits, words)
+	}
+	b = b[:words]
+	clear(b)
+	return b
+}
 
 func (b bits) has(i uint32) bool {
 	w := int(i >> 6)

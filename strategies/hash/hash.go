@@ -39,15 +39,18 @@ func (Strategy) Rebalance(s *pluginapi.Snapshot) (pluginapi.Plan, error) {
 	}
 	var plan pluginapi.Plan
 	p := s.Placement()
-	for shard, owner := range s.Owners {
-		if uint64(len(plan.Moves)) >= s.MaxMoves {
-			break
-		}
-		if owner == pluginapi.NoOwner || !p.Movable(uint32(shard)) {
-			continue
-		}
-		if target := home(s, uint32(shard)); target != int(owner) {
-			plan.Moves = append(plan.Moves, pluginapi.Move{Shard: uint32(shard), Target: target})
+	// In rows of one shard a candidate: in a module a division and a look at what may move cost more than the comparison
+	// that ends most of them.
+	for first := 0; first < len(s.Owners) && uint64(len(plan.Moves)) < s.MaxMoves; first += len(s.Candidates) {
+		row := s.Owners[first:min(first+len(s.Candidates), len(s.Owners))]
+		for i, target := range s.Candidates[:len(row)] {
+			if row[i] == uint32(target) || row[i] == pluginapi.NoOwner || !p.Movable(uint32(first+i)) {
+				continue
+			}
+			if uint64(len(plan.Moves)) >= s.MaxMoves {
+				break
+			}
+			plan.Moves = append(plan.Moves, pluginapi.Move{Shard: uint32(first + i), Target: target})
 		}
 	}
 	if len(plan.Moves) > 0 {
