@@ -50,6 +50,9 @@ func Read(path string, f func(Entry) error) error {
 	}
 	for i, s := range segs {
 		err := readSegment(segmentPath(dir, s.first), s.first, i == len(segs)-1, f)
+		if errors.Is(err, ErrNoRecords) { // of another release: the others can be read all the same
+			err = f(Entry{Number: s.first, Err: err})
+		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // dropped meanwhile
 			return err
 		}

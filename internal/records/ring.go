@@ -3,6 +3,7 @@ package records
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"sync"
@@ -44,24 +45,25 @@ type Config struct {
 
 // Ring keeps the latest records on disk. Its methods may be called from any goroutine.
 type Ring struct {
-	cfg     Config
-	now     func() time.Time
-	limit   loglimit.Limiter
-	queue   chan *pending
-	done    chan struct{} // closed once the writer has ended
-	pool    sync.Pool
-	waiting atomic.Int64 // bytes in the queue
-	written atomic.Uint64
-	dropped atomic.Uint64
-	failed  atomic.Uint64
-	size    atomic.Int64
+	cfg         Config
+	now         func() time.Time
+	openSegment func(path string, flag int) (ringFile, error) // to append to it
+	limit       loglimit.Limiter
+	queue       chan *pending
+	done        chan struct{} // closed once the writer has ended
+	pool        sync.Pool
+	waiting     atomic.Int64 // bytes in the queue
+	written     atomic.Uint64
+	dropped     atomic.Uint64
+	failed      atomic.Uint64
+	size        atomic.Int64
 
 	mu     sync.RWMutex // held for reading while a record is queued
 	closed bool
 
 	// Of the writer's goroutine alone.
 	opened  bool
-	file    *os.File  // of the newest segment; nil until the next record
+	file    ringFile  // of the newest segment; nil until the next record
 	segs    []segment // oldest first
 	next    uint64    // number of the next record
 	frame   []byte
@@ -69,6 +71,12 @@ type Ring struct {
 }
 
 var _ host.Recorder = (*Ring)(nil)
+
+// ringFile is what is needed of an *os.File; tests have one whose disk is full.
+type ringFile interface {
+	io.WriteCloser
+	Truncate(size int64) error
+}
 
 // Open starts the writer of a ring. Trouble with the directory stops nobody: it is logged, counted, and tried again.
 func Open(cfg Config) *Ring {
@@ -84,8 +92,16 @@ func newRing(cfg Config) *Ring {
 	if cfg.Records == 0 {
 		cfg.Records = defaultRecords
 	}
-	return &Ring{cfg: cfg, now: time.Now, limit: loglimit.Limiter{Every: logEvery}, queue: make(chan *pending, queueRecords), done: make(chan struct{}),
+	return &Ring{cfg: cfg, now: time.Now, openSegment: openFile, limit: loglimit.Limiter{Every: logEvery}, queue: make(chan *pending, queueRecords), done: make(chan struct{}),
 		pool: sync.Pool{New: func() any { return new(pending) }}}
+}
+
+func openFile(path string, flag int) (ringFile, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|flag, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
 }
 
 // Stats counts since the ring was opened.
@@ -106,7 +122,7 @@ func (r *Ring) Record(rec *host.Record) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	n := int64(len(rec.Input) + len(rec.Output))
-	if r.closed || r.waiting.Add(n) > queueBytes+n { // one of any size waits where there is any room
+	if waiting := r.waiting.Add(n); r.closed || waiting-n > queueBytes { // one of any size fits where there is any room
 		r.drop(n)
 		return
 	}
@@ -214,7 +230,7 @@ func (r *Ring) recover() error {
 				}
 				r.segs = r.segs[:n-1]
 			} else if !r.full(*newest) {
-				if r.file, err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0); err != nil {
+				if r.file, err = r.openSegment(path, 0); err != nil {
 					return err
 				}
 			}
@@ -327,7 +343,7 @@ func (r *Ring) abandon() error {
 // begin makes a new segment.
 func (r *Ring) begin() error {
 	path := segmentPath(r.cfg.Dir, r.next)
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
+	file, err := r.openSegment(path, os.O_CREATE|os.O_EXCL)
 	if errors.Is(err, os.ErrNotExist) { // somebody has removed the directory
 		r.opened, r.segs = false, nil
 		return err
@@ -335,7 +351,7 @@ func (r *Ring) begin() error {
 	if err != nil {
 		return err
 	}
-	if _, err := file.WriteString(magic); err != nil {
+	if _, err := io.WriteString(file, magic); err != nil {
 		return errors.Join(err, file.Close(), os.Remove(path))
 	}
 	r.file = file
