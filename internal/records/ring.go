@@ -2,7 +2,6 @@ package records
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -142,7 +141,7 @@ func (r *Ring) drop(n int64) {
 }
 
 // Close writes what waits and ends the writer. It waits for a disk that hangs no longer than closePatience.
-func (r *Ring) Close() error {
+func (r *Ring) Close() {
 	r.mu.Lock()
 	if !r.closed {
 		r.closed = true
@@ -153,9 +152,8 @@ func (r *Ring) Close() error {
 	defer timer.Stop()
 	select {
 	case <-r.done:
-		return nil
 	case <-timer.C:
-		return fmt.Errorf("records of strategy calls are not all written to %s: the disk does not answer", r.cfg.Dir)
+		r.cfg.Logger.Warn("the latest records of strategy calls are lost: the disk does not answer", "dir", r.cfg.Dir, "waited", closePatience)
 	}
 }
 
