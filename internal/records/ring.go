@@ -13,8 +13,8 @@ import (
 	"github.com/droverhq/drover/internal/loglimit"
 )
 
-// The bounds of a node's ring. A cluster of 100 shards writes some 600 bytes each interval of 2 s: two days; one of 100 000 shards some 250 kB: ten
-// minutes.
+// The bounds of a node's ring. A cluster of 100 shards writes about 1 kB each interval of 2 s: more than a day; one of 100 000 shards some 250 kB:
+// ten minutes.
 const (
 	defaultBytes   = 64 << 20
 	defaultRecords = 100_000
