@@ -26,6 +26,7 @@ import (
 // replayFlags are the flags of strategy replay.
 type replayFlags struct {
 	typ, export, engine string
+	record              string
 	last                int
 	list, json          bool
 }
@@ -36,6 +37,7 @@ type replayRequest struct {
 	path   string
 	wasm   []byte // given by the user; nil if none
 	digest host.Digest
+	input  host.Digest // what --record says
 	engine host.Engine
 }
 
@@ -110,6 +112,7 @@ Exit codes: 0 all the same, 2 usage, 4 a record differs, 1 anything else: no rec
 	completeArgs(cmd, 0, nil, completeBuiltins)
 	flags := cmd.Flags()
 	flags.StringVar(&f.typ, "type", "", "records of this sharded `type` alone")
+	flags.StringVar(&f.record, "record", "", "the record whose input has this `digest`, as 'drover shard explain' tells it")
 	flags.IntVar(&f.last, "last", 0, "the latest `n` records alone")
 	flags.BoolVar(&f.list, "list", false, "list the records and run nothing")
 	flags.StringVar(&f.export, "export", "", "write the records to a new `file` and run nothing")
@@ -143,6 +146,11 @@ func (f *replayFlags) request(cmd *cobra.Command, args []string) (*replayRequest
 	if req.engine, err = host.ParseEngine(f.engine); err != nil {
 		return nil, usage("--engine: %w", err)
 	}
+	if f.record != "" {
+		if req.input, err = host.ParseDigest(f.record); err != nil {
+			return nil, usage("--record: %w", err)
+		}
+	}
 	switch {
 	case f.last < 0 || f.last == 0 && cmd.Flags().Changed("last"):
 		return nil, usage("--last %d: at least 1", f.last)
@@ -163,7 +171,7 @@ func (r *replayRequest) wanted(e records.Entry) bool {
 	if e.Err != nil {
 		return true
 	}
-	return (r.typ == "" || e.Record.Type == r.typ) && (r.wasm == nil || e.Record.Digest == r.digest)
+	return (r.typ == "" || e.Record.Type == r.typ) && (r.wasm == nil || e.Record.Digest == r.digest) && (r.record == "" || e.Record.InputDigest == r.input)
 }
 
 // selection is what a first reading found: numbers, and how many there are. What a node adds later is not part of it.
@@ -203,11 +211,14 @@ func (r *replayRequest) each(f func(e records.Entry, n, all int) error) error {
 		if r.typ != "" {
 			what += fmt.Sprintf(" of type %q", r.typ)
 		}
+		if r.record != "" {
+			what += " of input " + r.input.String()
+		}
 		if r.wasm != nil {
 			what += " of module " + r.digest.String()
 		}
 		return withHint(fmt.Errorf("%s: %s", r.path, what),
-			"the node that leads makes the calls, and records them: try the data_dir of another node, or --list without --type and module")
+			"the node that leads makes the calls, and records them: try the data_dir of another node, or --list without --type, --record and module")
 	}
 	n := 0
 	return records.Read(r.path, func(e records.Entry) error {

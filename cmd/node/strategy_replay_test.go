@@ -90,6 +90,11 @@ func TestReplay(t *testing.T) {
 	out, _ = drover(t, 0, "strategy", "replay", dir, "--type", "cart", "--json")
 	require.Contains(t, out, `"total": 1,`)
 
+	_, list := drover(t, 1, "strategy", "replay", dir, "--record", "sha256:"+strings.Repeat("00", 32))
+	require.Contains(t, list, "no record of input sha256:0000")
+	out, _ = drover(t, 0, "strategy", "replay", dir, "--record", recs[1].InputDigest.String())
+	require.Contains(t, out, ": 1 records replayed: 1 the same")
+
 	doctored, clock, foreign := *recs[0], *recs[0], *recs[0]
 	doctored.Output = append([]byte{}, doctored.Output...)
 	doctored.Output[len(doctored.Output)-1] ^= 1
@@ -154,6 +159,7 @@ func TestReplayUsage(t *testing.T) {
 		"DATA_DIR|FILE is missing":     {},
 		"--last 0: at least 1":         {dir, "--last", "0"},
 		"--list and --export":          {dir, "--list", "--export", "x"},
+		"--record":                     {dir, "--record", "sha256:1"},
 		"--engine":                     {dir, "--engine", "steam"},
 		`no built-in strategy "x"`:     {dir, "builtin:x"},
 		`"c" is one argument too many`: {"a", "b", "c"},

@@ -72,13 +72,18 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// Encode gives the bytes of a record. One that would be longer than MaxRecord is without its input, and output if need be: its digest stays.
+// Encode gives the bytes of a record. One that would be longer than MaxRecord is without its input, and output if need be: its digest stays,
+// and is computed here where nobody has done so.
 func Encode(r *host.Record) ([]byte, error) { return encodeUpTo(r, MaxRecord) }
 
 func encodeUpTo(r *host.Record, most int) ([]byte, error) {
 	w := wire{V: Version, Type: text(r.Type), Strategy: text(r.Strategy), Digest: r.Digest[:], CostModel: uint64(r.CostModel), Op: uint64(r.Op),
 		InputDigest: r.InputDigest[:], Input: r.Input, Output: r.Output, FuelLimit: uint64(r.FuelLimit), MemoryLimit: r.MemoryLimit, Pages: r.Pages,
 		Budget: int64(r.Budget), Started: r.Started.UnixNano(), Elapsed: int64(r.Elapsed), Verdict: r.Verdict.String(), Error: text(r.Error)}
+	if r.InputDigest == (host.Digest{}) {
+		digest := sha256.Sum256(r.Input)
+		w.InputDigest = digest[:]
+	}
 	if r.Fuel != nil {
 		fuel := uint64(*r.Fuel)
 		w.Fuel = &fuel
