@@ -241,7 +241,7 @@ func (r *Ring) recover() error {
 func (r *Ring) segmentRecords() uint64 { return max(r.cfg.Records/segments, 1) }
 
 func (r *Ring) full(s segment) bool {
-	return r.next > s.first && (s.size >= r.cfg.Bytes/segments || r.next-s.first >= r.segmentRecords())
+	return s.size >= r.cfg.Bytes/segments || r.next-s.first >= r.segmentRecords()
 }
 
 func (r *Ring) measure() {

@@ -140,7 +140,7 @@ func TestTornEnd(t *testing.T) {
 
 // No flipped bit gives a wrong record, and none stops a node from writing (spec 1.3: replay is bit for bit).
 func TestFlippedBits(t *testing.T) {
-	const n = 3
+	const n = 2
 	r, _ := open(t, Config{})
 	for i := range n {
 		r.write(sample(i))
@@ -281,6 +281,26 @@ func TestFullDisk(t *testing.T) {
 		require.Equal(t, []*host.Record{sample(0), sample(1), sample(2)}, got)
 		require.NoError(t, r.file.Close())
 	}
+}
+
+// The first record of a segment may be the one that does not fit, and its half cannot be cut either.
+func TestFullDiskAtTheBeginning(t *testing.T) {
+	r, _ := open(t, Config{})
+	at := time.Unix(0, 0)
+	r.now = func() time.Time { return at }
+	room := len(magic) + 50
+	r.openSegment = func(path string, flag int) (ringFile, error) {
+		f, err := openFile(path, flag)
+		return &brokenFile{ringFile: f, room: room, noTrunc: true}, err
+	}
+	r.write(sample(0))
+	at = at.Add(retryAfter)
+	room = 1 << 20
+	r.write(sample(1))
+	require.EqualValues(t, 1, r.Stats().Written)
+	got, bad := readAll(t, r.cfg.Dir)
+	require.Equal(t, []*host.Record{sample(1)}, got)
+	require.Len(t, bad, 1)
 }
 
 // A directory that cannot be had is no reason not to start, nor one that goes away.
