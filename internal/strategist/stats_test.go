@@ -94,9 +94,8 @@ func TestSeries(t *testing.T) {
 
 func TestSeriesOfACall(t *testing.T) {
 	var st typeStats
-	fuel := int64(7)
-	st.add(&host.Record{Elapsed: 300 * time.Microsecond, Fuel: &fuel})
-	st.add(&host.Record{Elapsed: 5 * time.Second, Verdict: host.VerdictTrap})
+	st.add(host.CallFigures{Elapsed: 300 * time.Microsecond, Fuel: 7})
+	st.add(host.CallFigures{Elapsed: 5 * time.Second, Verdict: host.VerdictTrap, Fuel: -1})
 	assert.Equal(t, Series{Verdicts: [host.VerdictOutput + 1]uint64{host.VerdictOK: 1, host.VerdictTrap: 1}, Fuel: 7, Seconds: 5.0003,
 		Buckets: [len(TimeBuckets)]uint64{0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}}, st.series)
 }
