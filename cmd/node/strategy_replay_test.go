@@ -19,13 +19,8 @@ import (
 	"github.com/droverhq/drover/pluginapi/snapshotfile"
 )
 
-// recorded is a recorder that keeps records.
-type recorded []*host.Record
-
-func (k *recorded) Record(r *host.Record) { *k = append(*k, r) }
-
 // calls makes one good and one looping call, of two types.
-func calls(t *testing.T, store *modules.Store) (out recorded) {
+func calls(t *testing.T, store *modules.Store) (out []*host.Record) {
 	t.Helper()
 	ctx := context.Background()
 	rt, err := host.NewRuntime(ctx, host.Options{})
@@ -40,9 +35,9 @@ func calls(t *testing.T, store *modules.Store) (out recorded) {
 		in, err := snapshotfile.Parse([]byte(`{"nodes":["a","b","c","d","e","f","g","h","i","j","k","l"],"owners":["a","a",null,"b"]}`))
 		require.NoError(t, err)
 		in.Snapshot.Type = c.typ
-		s, err := rt.Load(ctx, wasm, host.Limits{Fuel: 100_000}, in.Snapshot.Config, host.WithName(c.module+".wasm"), host.WithRecorder(&out))
+		s, err := rt.Load(ctx, wasm, host.Limits{Fuel: 100_000}, in.Snapshot.Config, host.WithName(c.module+".wasm"))
 		require.NoError(t, err)
-		s.Call(ctx, pluginapi.OpAllocate, &in.Snapshot, []uint32{2}, 0)
+		out = append(out, s.Call(ctx, pluginapi.OpAllocate, &in.Snapshot, []uint32{2}, 0).Record)
 		require.NoError(t, s.Close(ctx))
 	}
 	require.NoError(t, rt.Close(ctx))
@@ -52,7 +47,7 @@ func calls(t *testing.T, store *modules.Store) (out recorded) {
 }
 
 // dataDir is a data_dir with records, and the modules that they are of.
-func dataDir(t *testing.T) (dir string, recs recorded) {
+func dataDir(t *testing.T) (dir string, recs []*host.Record) {
 	t.Helper()
 	dir = t.TempDir()
 	store, err := modules.Open(filepath.Join(dir, "modules"))
