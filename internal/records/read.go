@@ -30,8 +30,12 @@ func Read(path string, f func(Entry) error) error {
 		return err
 	}
 	if !info.IsDir() {
+		s, err := openSegment(path)
+		if err != nil {
+			return err
+		}
 		first, _ := parseSegment(filepath.Base(path))
-		return readSegment(path, first, false, f)
+		return s.read(first, false, f)
 	}
 	dir := filepath.Join(path, Dir)
 	segs, err := listSegments(dir)
@@ -49,28 +53,44 @@ func Read(path string, f func(Entry) error) error {
 		return fmt.Errorf("%s: %w: want a data_dir, or a file that drover strategy replay --export wrote", path, ErrNoRecords)
 	}
 	for i, s := range segs {
-		err := readSegment(segmentPath(dir, s.first), s.first, i == len(segs)-1, f)
-		if errors.Is(err, ErrNoRecords) { // of another release: the others can be read all the same
+		open, err := openSegment(segmentPath(dir, s.first))
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // dropped meanwhile
+			continue
+		case errors.Is(err, ErrNoRecords): // of another release: the others can be read all the same
 			err = f(Entry{Number: s.first, Err: err})
+		case err == nil:
+			err = open.read(s.first, i == len(segs)-1, f)
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // dropped meanwhile
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// readSegment reads one file. The newest of a ring may end in the middle of a frame: it is being written, or its writer was stopped.
-func readSegment(path string, first uint64, newest bool, f func(Entry) error) error {
+// segmentFile is a file that begins as a segment does.
+type segmentFile struct {
+	*os.File
+	frames *frames
+}
+
+func openSegment(path string) (*segmentFile, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer file.Close()
 	frames, err := openFrames(file)
 	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), file.Close())
 	}
+	return &segmentFile{file, frames}, nil
+}
+
+// read hands over the records and closes the file. The newest of a ring may end in the middle of a frame: it is being written, or its writer was stopped.
+func (s *segmentFile) read(first uint64, newest bool, f func(Entry) error) error {
+	defer s.Close()
+	path, frames := s.Name(), s.frames
 	for number := first; ; number++ {
 		payload, err := frames.next()
 		switch {

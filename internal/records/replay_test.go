@@ -70,10 +70,8 @@ func TestReplayIsTheSame(t *testing.T) {
 		require.NoError(t, err)
 		call(wasm, host.Limits{Fuel: 300_000, Budget: replayBudget, MemoryPages: 20}, nil)
 	}
-	wasm, _, _ := strategies.Builtin("leastshard")
 	config, err := pluginapi.NewConfig(map[string]any{"max_moves": uint64(2)})
 	require.NoError(t, err)
-	call(wasm, host.Limits{}, config)
 	impl, _ := strategies.Native("leastshard")
 	native, err := host.NewNative("native:leastshard", impl, config, host.WithRecorder(keep))
 	require.NoError(t, err)

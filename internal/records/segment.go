@@ -1,6 +1,7 @@
 package records
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
@@ -52,6 +53,7 @@ type frames struct {
 
 // openFrames reads the head of a segment. What is too short for one is an empty segment if it is the head's beginning: its writer was stopped.
 func openFrames(r io.Reader) (*frames, error) {
+	r = bufio.NewReaderSize(r, 64<<10)
 	var head [len(magic)]byte
 	n, err := io.ReadFull(r, head[:])
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
