@@ -18,6 +18,7 @@ type scratch struct {
 	rec    Record
 	fuel   int64 // what rec.Fuel points to
 	snap   pluginapi.Snapshot
+	given  []byte // the input, where it need not be made
 	input  []byte
 	output []byte // of a native strategy
 	check  placement.Checker
@@ -27,7 +28,7 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 // release gives the scratch back, without what belongs to others.
 func (sc *scratch) release() {
-	sc.rec, sc.snap = Record{}, pluginapi.Snapshot{}
+	sc.rec, sc.snap, sc.given = Record{}, pluginapi.Snapshot{}, nil
 	scratches.Put(sc)
 }
 
@@ -47,18 +48,20 @@ func (s *Strategy) Call(ctx context.Context, op pluginapi.Op, snap *pluginapi.Sn
 	sc := scratches.Get().(*scratch)
 	defer sc.release()
 	var res Result
-	keep := func(rec *Record) {
-		kept := *rec
-		kept.DigestInput()
-		kept.Input, kept.Output = bytes.Clone(rec.Input), bytes.Clone(rec.Output)
-		if rec.Fuel != nil {
-			fuel := *rec.Fuel
-			kept.Fuel = &fuel
-		}
-		res.Record = &kept
-	}
-	res.Plan, res.Homes, res.Err = s.call(ctx, sc, op, snap, shards, budget, keep)
+	res.Plan, res.Homes, res.Err = s.call(ctx, sc, op, snap, shards, budget, res.keep)
 	return res
+}
+
+// keep copies a record that is lent.
+func (r *Result) keep(rec *Record) {
+	kept := *rec
+	kept.DigestInput()
+	kept.Input, kept.Output = bytes.Clone(rec.Input), bytes.Clone(rec.Output)
+	if rec.Fuel != nil {
+		fuel := *rec.Fuel
+		kept.Fuel = &fuel
+	}
+	r.Record = &kept
 }
 
 // call makes one call. keep, unless it is nil, gets the record, which is sc's,
@@ -70,11 +73,14 @@ func (s *Strategy) call(ctx context.Context, sc *scratch, op pluginapi.Op, snap 
 		limits.Budget = budget
 	}
 	rec := &sc.rec
-	*rec = Record{Strategy: s.name, Digest: s.Digest(), CostModel: CostModel, Op: op, FuelLimit: limits.Fuel, Started: time.Now()}
+	*rec = Record{Strategy: s.name, Digest: s.Digest(), CostModel: CostModel, Op: op, Type: snap.Type,
+		FuelLimit: limits.Fuel, MemoryLimit: limits.MemoryPages, Budget: limits.Budget, Started: time.Now()}
 	sc.snap = *snap
 	sc.snap.Config = s.config
-	sc.input = pluginapi.AppendInput(sc.input[:0], op, &sc.snap, shards)
-	rec.Input = sc.input
+	if rec.Input = sc.given; rec.Input == nil {
+		sc.input = pluginapi.AppendInput(sc.input[:0], op, &sc.snap, shards)
+		rec.Input = sc.input
+	}
 	var in *instance
 	if s.native != nil {
 		err = s.callNative(sc, shards)

@@ -12,6 +12,7 @@ import (
 type Record struct {
 	Strategy    string // a name for people: file, builtin:hash, native:hash
 	Digest      Digest // of the module; zero for a native strategy
+	Type        string // the sharded type that was decided about
 	CostModel   int
 	Op          pluginapi.Op
 	InputDigest Digest // zero until DigestInput has been asked for
@@ -21,12 +22,15 @@ type Record struct {
 	// limit if it ran out of fuel.
 	Fuel      *int64
 	FuelLimit int64
-	Pages     uint32 // peak memory; 0 for a native strategy
-	Started   time.Time
-	Elapsed   time.Duration
-	Verdict   Verdict
-	Error     string
-	Log       []LogLine
+	// MemoryLimit is in pages: what memory.grow answers depends on it.
+	MemoryLimit uint32
+	Pages       uint32        // peak memory; 0 for a native strategy
+	Budget      time.Duration // what the call was given; no result but VerdictBudget depends on it
+	Started     time.Time
+	Elapsed     time.Duration
+	Verdict     Verdict
+	Error       string
+	Log         []LogLine
 }
 
 // DigestInput returns the SHA-256 of the input, which decisions in the

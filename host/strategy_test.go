@@ -74,12 +74,47 @@ func TestRecordReplays(t *testing.T) {
 	require.EqualValues(t, 1, rec.Pages)
 	require.Positive(t, rec.Elapsed)
 	require.Equal(t, host.Digest(sha256.Sum256(rec.Input)), rec.InputDigest)
-	in, err := pluginapi.DecodeInput(rec.Input)
+	require.Equal(t, "counter", rec.Type)
+	require.EqualValues(t, host.DefaultMemoryPages, rec.MemoryLimit)
+	again, err := s.Replay(context.Background(), rec.Input, 0)
 	require.NoError(t, err)
-	again := s.Call(context.Background(), in.Op, &in.Snapshot, in.Shards, 0)
 	require.Equal(t, rec.Input, again.Record.Input)
 	require.Equal(t, rec.Output, again.Record.Output)
 	require.Equal(t, rec.Fuel, again.Record.Fuel)
+	require.Equal(t, res.Homes, again.Homes)
+
+	_, err = s.Replay(context.Background(), rec.Input[:len(rec.Input)-1], 0)
+	require.ErrorContains(t, err, "input: ")
+	own := cluster(8, 16)
+	own.Config = pluginapi.Config{0xa0}
+	_, err = s.Replay(context.Background(), pluginapi.AppendInput(nil, pluginapi.OpRebalance, own, nil), 0)
+	require.ErrorIs(t, err, host.ErrOtherConfig)
+}
+
+// collect is a recorder that keeps verdicts, budgets and a copy of each output.
+type collect struct {
+	verdicts []host.Verdict
+	budgets  []time.Duration
+	outputs  [][]byte
+}
+
+func (c *collect) Record(r *host.Record) {
+	c.verdicts, c.budgets, c.outputs = append(c.verdicts, r.Verdict), append(c.budgets, r.Budget), append(c.outputs, bytes.Clone(r.Output))
+}
+
+// Spec 1.3, "Records": "Every call leaves a record", the second one of an allocate that blew its budget too.
+func TestEveryCallIsRecorded(t *testing.T) {
+	var c collect
+	s := load(t, host.Compiler, fixture(t, "attack/well-behaved"), host.Limits{}, host.WithRecorder(&c))
+	res := rebalance(s)
+	require.NoError(t, res.Err)
+	require.Equal(t, collect{[]host.Verdict{host.VerdictOK}, []time.Duration{host.DefaultBudget}, [][]byte{res.Record.Output}}, c)
+
+	c = collect{}
+	late := load(t, host.Compiler, fixture(t, "attack/well-behaved"), host.Limits{Budget: time.Nanosecond}, host.WithRecorder(&c))
+	d := late.Allocate(context.Background(), cluster(8, 16), []uint32{3})
+	require.ErrorIs(t, d.Err, host.ErrBudget)
+	require.Equal(t, collect{[]host.Verdict{host.VerdictBudget, host.VerdictBudget}, []time.Duration{1, 2}, [][]byte{nil, nil}}, c)
 }
 
 // A native strategy has the same outside: checks, records, and a panic is a trap.

@@ -6,7 +6,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/droverhq/drover/host"
+	"github.com/droverhq/drover/internal/strategist"
 	"github.com/droverhq/drover/internal/transport"
+	"github.com/droverhq/drover/sharding"
 	"github.com/droverhq/drover/sharding/coordinator"
 	"github.com/droverhq/drover/sharding/region"
 )
@@ -50,6 +53,12 @@ var metricDocs = []struct {
 	{"drover_transport_refused_total", "Connections refused in the handshake, by reason.", []string{"reason"}},
 	{"drover_strategy_calls_total", "Calls of a type's strategy made by this node as leader, by type.", []string{"type"}},
 	{"drover_strategy_failures_total", "Calls that gave no decision, by type.", []string{"type"}},
+	{"drover_strategy_verdicts_total", "Calls of the strategy that a type has at present made by this node as leader, by verdict.", []string{"type", "strategy", "verdict"}},
+	{"drover_strategy_fuel_total", "Fuel that its calls have used, where that is known, in units.", []string{"type", "strategy"}},
+	{"drover_strategy_seconds", "Time of its calls, in seconds.", []string{"type", "strategy"}},
+	{"drover_records_written_total", "Records of strategy calls that were written to data_dir.", nil},
+	{"drover_records_lost_total", "Records of strategy calls that were not, by reason.", []string{"reason"}},
+	{"drover_records_bytes", "Size of the records in data_dir, in bytes.", nil},
 }
 
 func newMetrics(n *Node) *metrics {
@@ -110,7 +119,13 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		calls, failures := n.strategist.Totals(t)
 		count("drover_strategy_calls_total", calls, string(t))
 		count("drover_strategy_failures_total", failures, string(t))
+		m.strategy(ch, t, count)
 	}
+	records := n.records.Stats()
+	count("drover_records_written_total", records.Written)
+	count("drover_records_lost_total", records.Dropped, "queue_full")
+	count("drover_records_lost_total", records.Failed, "write_failed")
+	gauge("drover_records_bytes", float64(records.Bytes))
 	states := map[string]int{"joining": 0, "up": 0, "failed": 0, "left": 0, "draining": 0}
 	stateOf := n.memberStates()
 	for _, mem := range n.memberList() {
@@ -157,4 +172,21 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		}
 		count("drover_transport_refused_total", v, name)
 	}
+}
+
+// strategy tells of the strategy that a type has at present.
+func (m *metrics) strategy(ch chan<- prometheus.Metric, t sharding.TypeName, count func(name string, v uint64, labels ...string)) {
+	s, ok := m.n.strategist.Series(t)
+	if !ok {
+		return
+	}
+	for v, n := range s.Verdicts {
+		count("drover_strategy_verdicts_total", n, string(t), s.Strategy, host.Verdict(v).String())
+	}
+	count("drover_strategy_fuel_total", s.Fuel, string(t), s.Strategy)
+	buckets := map[float64]uint64{}
+	for i, most := range strategist.TimeBuckets {
+		buckets[most] = s.Buckets[i]
+	}
+	ch <- prometheus.MustNewConstHistogram(m.descs["drover_strategy_seconds"], s.Calls(), s.Seconds, buckets, string(t), s.Strategy)
 }

@@ -33,6 +33,7 @@ import (
 	"github.com/droverhq/drover/internal/httpapi"
 	"github.com/droverhq/drover/internal/loglimit"
 	"github.com/droverhq/drover/internal/modules"
+	"github.com/droverhq/drover/internal/records"
 	"github.com/droverhq/drover/internal/strategist"
 	"github.com/droverhq/drover/internal/transport"
 	"github.com/droverhq/drover/sharding"
@@ -88,6 +89,7 @@ type Node struct {
 	modules    *modules.Store
 	runtime    *host.Runtime
 	strategist *strategist.Strategist
+	records    *records.Ring
 	transport  *transport.Transport
 	tooLarge   loglimit.Limiter           // control messages
 	parts      []*protocol.ShardMapUpdate // the plane's goroutine's: of the update that is being sent

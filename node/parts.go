@@ -17,6 +17,7 @@ import (
 	"github.com/droverhq/drover/internal/entity"
 	"github.com/droverhq/drover/internal/modules"
 	"github.com/droverhq/drover/internal/pki"
+	"github.com/droverhq/drover/internal/records"
 	"github.com/droverhq/drover/internal/strategist"
 	"github.com/droverhq/drover/internal/transport"
 	"github.com/droverhq/drover/pluginapi"
@@ -42,7 +43,9 @@ func (n *Node) openStrategies(ctx context.Context, c *closers) error {
 		return err
 	}
 	c.add("the strategies' runtime", func() error { return n.runtime.Close(context.Background()) })
-	n.strategist = strategist.New(strategist.Config{Runtime: n.runtime, Modules: n.modules, Fetch: n.fetchModule, Logger: n.log,
+	n.records = records.Open(records.Config{Dir: n.dir.Path(records.Dir), Logger: n.log})
+	c.add("the records of strategy calls", func() error { n.records.Close(); return nil })
+	n.strategist = strategist.New(strategist.Config{Runtime: n.runtime, Modules: n.modules, Fetch: n.fetchModule, Recorder: n.records, Logger: n.log,
 		Post: func(ev coordinator.Event) {
 			if n.await() {
 				n.plane.Post(ev)

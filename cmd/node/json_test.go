@@ -115,6 +115,10 @@ func TestJSONIsDocumented(t *testing.T) {
 	bad := file("bad.toml", "zon = 1\n[telemetry]\nendpoint = \"x:1\"\n")
 	fixture := filepath.Join("..", "..", "host", "testdata", "admission", "feature-simd.wasm")
 	live := []string{"--address", server.URL}
+	data, recs := dataDir(t)
+	doctored := *recs[0]
+	doctored.Pages++
+	write(t, data, &doctored)
 	at := func(args ...string) []string { return append(args, live...) }
 	lines := map[string][][]string{
 		"version":           {{}},
@@ -134,6 +138,7 @@ func TestJSONIsDocumented(t *testing.T) {
 		"strategy check":    {{fixture}, {"builtin:hash"}},
 		"strategy describe": {{"builtin:leastshard"}},
 		"strategy run":      {{"builtin:hash", "--op", "rebalance", "--input", input}, {"builtin:hash", "--op", "allocate", "--input", input}},
+		"strategy replay":   {{data}, {data, "--list"}, {data, "--export", filepath.Join(dir, "calls.rec")}},
 		"strategy list":     {live},
 		"strategy swap":     {at("counter", "builtin:hash")},
 		"entity tell":       {at("counter", "a", "{}")},

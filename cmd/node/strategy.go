@@ -35,6 +35,7 @@ func newStrategyCommand() *cobra.Command {
 		newStrategyCheckCommand(),
 		newStrategyDescribeCommand(),
 		newStrategyRunCommand(),
+		newStrategyReplayCommand(),
 		newStrategyListCommand(),
 		newStrategySwapCommand(),
 	)

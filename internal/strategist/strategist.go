@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -30,9 +29,10 @@ type Config struct {
 	Runtime *host.Runtime
 	Modules *modules.Store
 	// Fetch gets a module from another node; ErrNotHere where none has it.
-	Fetch  func(ctx context.Context, d modules.Digest) ([]byte, error)
-	Post   func(coordinator.Event)
-	Logger *slog.Logger
+	Fetch    func(ctx context.Context, d modules.Digest) ([]byte, error)
+	Post     func(coordinator.Event)
+	Recorder host.Recorder // takes the record of each call; may be nil
+	Logger   *slog.Logger
 }
 
 // Strategist: see the package. Its methods may be called from any goroutine.
@@ -176,7 +176,7 @@ func (s *Strategist) load(ctx context.Context, wasm []byte, spec protocol.Strate
 	if spec.Memory > 0 && spec.Memory < host.PageBytes { // 0 pages would be the default
 		return nil, fmt.Errorf("memory of %d bytes: at least %d are needed, one page", spec.Memory, host.PageBytes)
 	}
-	return s.cfg.Runtime.Load(ctx, wasm, limits, pluginapi.Config(spec.Config), host.WithName(spec.Source))
+	return s.cfg.Runtime.Load(ctx, wasm, limits, pluginapi.Config(spec.Config), host.WithName(spec.Source), host.WithRecorder(s.cfg.Recorder))
 }
 
 // nameOf is what a module calls itself, or where it is from.
@@ -404,7 +404,7 @@ func (s *Strategist) wait(l *loading, spec protocol.StrategySpec) (*host.Strateg
 	default:
 	}
 	if name, native, ok := builtin(spec.Digest); ok {
-		return host.NewNative("native:"+name, native, pluginapi.Config(spec.Config))
+		return host.NewNative("native:"+name, native, pluginapi.Config(spec.Config), host.WithRecorder(s.cfg.Recorder))
 	}
 	patience := time.NewTimer(time.Until(l.began.Add(s.patience)))
 	defer patience.Stop()
@@ -427,97 +427,6 @@ func builtin(d modules.Digest) (name string, native pluginapi.Strategy, ok bool)
 		}
 	}
 	return "", nil, false
-}
-
-// typeStats are of the calls that this node has made, for people.
-type typeStats struct {
-	allCalls, allFailures uint64 // of every strategy that the type has had
-
-	of              key // the strategy that the rest is about
-	calls, failures uint64
-	fuel, time      []uint64 // of the latest calls
-	lastFuel        *uint64
-	lastTime        uint64
-}
-
-const window = 256
-
-func (s *Strategist) count(t sharding.TypeName, spec protocol.StrategySpec, calls []host.CallFigures) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st := s.stats[t]
-	if st == nil {
-		st = &typeStats{}
-		s.stats[t] = st
-	}
-	if of := keyOf(spec); st.of != of { // another strategy: the former one's figures are not its own
-		*st = typeStats{of: of, allCalls: st.allCalls, allFailures: st.allFailures}
-	}
-	for _, c := range calls {
-		st.calls++
-		st.allCalls++
-		if c.Verdict != host.VerdictOK {
-			st.failures++
-			st.allFailures++
-		}
-		st.lastFuel = nil
-		if c.Fuel >= 0 {
-			f := uint64(c.Fuel)
-			st.lastFuel = &f
-			st.fuel = push(st.fuel, f)
-		}
-		st.lastTime = uint64(c.Elapsed.Microseconds())
-		st.time = push(st.time, st.lastTime)
-	}
-}
-
-func push(w []uint64, v uint64) []uint64 {
-	if len(w) == window {
-		w = append(w[:0], w[1:]...)
-	}
-	return append(w, v)
-}
-
-// Stats of a type's calls on this node. Pointers are nil where there was no call, or none that ended with a known fuel.
-type Stats struct {
-	Calls, Failures       uint64
-	LastFuel, P99Fuel     *uint64
-	LastMicros, P99Micros *uint64
-}
-
-// Totals counts a type's calls on this node, of all strategies that it has had.
-func (s *Strategist) Totals(t sharding.TypeName) (calls, failures uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if st := s.stats[t]; st != nil {
-		calls, failures = st.allCalls, st.allFailures
-	}
-	return calls, failures
-}
-
-// Stats gives those of a type's present strategy, since it came into force; zero before its first call.
-func (s *Strategist) Stats(t sharding.TypeName, spec protocol.StrategySpec) Stats {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st := s.stats[t]
-	if st == nil || st.of != keyOf(spec) {
-		return Stats{}
-	}
-	out := Stats{Calls: st.calls, Failures: st.failures, LastFuel: st.lastFuel, P99Fuel: p99(st.fuel), P99Micros: p99(st.time)}
-	if len(st.time) > 0 {
-		last := st.lastTime
-		out.LastMicros = &last
-	}
-	return out
-}
-
-func p99(w []uint64) *uint64 {
-	if len(w) == 0 {
-		return nil
-	}
-	s := slices.Sorted(slices.Values(w))
-	v := s[(len(s)*99-1)/100]
-	return &v
 }
 
 // State says how a strategy is doing here.
