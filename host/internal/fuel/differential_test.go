@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"hash/fnv"
+	"hash/maphash"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -21,11 +22,15 @@ import (
 
 // modules is how many random modules the differential test runs. The nightly
 // run sets DROVER_FUEL_MODULES to more, and DROVER_FUEL_SEED to start elsewhere.
-const modules = 2000
+const modules = 1200
 
 // smallLimit ends the loops and recursions of generated modules; modules with
 // large memories get bigLimit, enough for a few bulk operations in pieces.
 const smallLimit, bigLimit = 100_000, 12_000_000
+
+// rounds is how often each export is called in a run, if DROVER_FUEL_ROUNDS says
+// nothing else.
+const rounds = 3
 
 // maxPages is the engines' cap of memories.
 const maxPages = 256
@@ -55,7 +60,7 @@ func TestDifferential(t *testing.T) {
 		for w := range workers {
 			t.Run(fmt.Sprint(w), func(t *testing.T) {
 				t.Parallel()
-				d := &differential{engines: newEngines(t), seen: map[string]int{}}
+				d := newDifferential(t)
 				for seed := first + w; seed < first+n; seed += workers {
 					d.module(t, uint64(seed))
 				}
@@ -78,12 +83,18 @@ func TestDifferential(t *testing.T) {
 			require.NotZero(t, total[kind], "no generated module shows %q", kind)
 		}
 		require.Greater(t, total["ok"], n, "most calls should end normally")
+		require.Less(t, 1000*total["plain, select lost"], total["plain"]+total["plain, raw NaNs"], "plain and metered differ more often than wazero errs")
 	}
 }
 
 type differential struct {
 	engines []*engine
+	rounds  int
 	seen    map[string]int
+}
+
+func newDifferential(t *testing.T) *differential {
+	return &differential{engines: newEngines(t), rounds: environment(t, "DROVER_FUEL_ROUNDS", rounds), seen: map[string]int{}}
 }
 
 func (d *differential) module(t *testing.T, seed uint64) {
@@ -92,16 +103,22 @@ func (d *differential) module(t *testing.T, seed uint64) {
 			t.Logf("seed %d; rerun with DROVER_FUEL_SEED=%d DROVER_FUEL_MODULES=1", seed, seed)
 		}
 	}()
-	m := reference.Generate(seed)
-	wasm := wasmbin.Encode(m)
+	wasm := wasmbin.Encode(reference.Generate(seed))
 	decoded, err := wasmbin.Decode(wasm)
 	require.NoError(t, err)
 	require.Equal(t, wasm, wasmbin.Encode(decoded))
+	d.check(t, decoded, seed)
+}
 
+// check runs one module in everything, with arguments and budgets by the seed.
+func (d *differential) check(t *testing.T, decoded *wasmbin.Module, seed uint64) {
 	// The rewrite's precondition: the original is valid.
-	plain, err := d.engines[1].rt.CompileModule(context.Background(), wasm)
-	require.NoError(t, err, "generated module")
-	require.NoError(t, plain.Close(context.Background()))
+	plain := d.compilePlain(t, decoded)
+	defer func() {
+		for _, c := range plain {
+			require.NoError(t, c.Close(context.Background()))
+		}
+	}()
 
 	res, err := fuel.Rewrite(decoded, fuel.Options{})
 	require.NoError(t, err)
@@ -112,11 +129,14 @@ func (d *differential) module(t *testing.T, seed uint64) {
 		compiled = append(compiled, c)
 	}
 	limit := int64(smallLimit)
-	if m.Mems[0].Min > 2 {
+	if decoded.Mems[0].Min > 16 {
 		limit = bigLimit
 	}
 	rng := rand.New(rand.NewPCG(seed, 1))
-	needs := d.run(t, decoded, res, compiled, limit, rng.Uint64(), nil)
+	needs, made := d.run(t, decoded, res, compiled, limit, rng.Uint64(), nil)
+	if !initsActive(decoded) {
+		d.plain(t, decoded, plain, made)
+	}
 	budgets := rng.Uint64()
 	for range 2 {
 		d.run(t, decoded, res, compiled, limit, budgets, func(call int) (int64, bool) {
@@ -136,13 +156,13 @@ func (d *differential) module(t *testing.T, seed uint64) {
 }
 
 // run calls the start function and then each export once, in the reference and
-// in one new instance of each engine. Without budget, every call gets limit, and
-// run returns the fuel that calls which ended normally needed, else 0. With
-// budget, that says how much each call gets, and the run ends at the first call
-// that is stopped or has none.
+// in one new instance of each engine, over and over. Without budget, every call
+// gets limit, and run returns the fuel that calls which ended normally needed,
+// else 0. With budget, that says how much each call gets, and the run ends at the
+// first call that is stopped or has none. It returns the calls that it made, too.
 func (d *differential) run(t *testing.T, m *wasmbin.Module, res *fuel.Result, compiled []wazero.CompiledModule,
 	limit int64, argSeed uint64, budget func(call int) (int64, bool),
-) (needs []int64) {
+) (needs []int64, made []past) {
 	t.Helper()
 	ref, err := reference.New(m, reference.Options{DepthLimit: fuel.DefaultDepthLimit, MaxPages: maxPages, Host: reference.Host})
 	require.NoError(t, err)
@@ -161,13 +181,14 @@ func (d *differential) run(t *testing.T, m *wasmbin.Module, res *fuel.Result, co
 	if m.HasStart {
 		calls = append(calls, call{fuel.Namespace + ".start", m.Start})
 	}
-	for _, e := range m.Exports {
-		if e.Kind == wasmbin.KindFunc {
-			calls = append(calls, call{e.Name, e.Index})
+	for range d.rounds {
+		for _, e := range m.Exports {
+			if e.Kind == wasmbin.KindFunc && numeric(m, e.Index) {
+				calls = append(calls, call{e.Name, e.Index})
+			}
 		}
 	}
 	imported := len(m.ImportedFuncs())
-	var made []past
 	for i, c := range calls {
 		var a []uint64
 		for _, p := range m.Types[m.Funcs[int(c.index)-imported]].Params {
@@ -177,7 +198,7 @@ func (d *differential) run(t *testing.T, m *wasmbin.Module, res *fuel.Result, co
 		if budget != nil {
 			var ok bool
 			if given, ok = budget(i); !ok {
-				return needs
+				return needs, made
 			}
 		}
 		results, trap := ref.Call(c.index, given, a...)
@@ -185,6 +206,7 @@ func (d *differential) run(t *testing.T, m *wasmbin.Module, res *fuel.Result, co
 		if trap != nil {
 			want = verdict{kind: trap.Error()}
 		}
+		d.seen["cases"]++
 		d.seen[want.kind]++
 		if budget != nil && want.kind == "fuel" {
 			d.seen["budget below"]++
@@ -210,7 +232,7 @@ func (d *differential) run(t *testing.T, m *wasmbin.Module, res *fuel.Result, co
 				// little more fuel the reference traps there too.
 				d.seen["trap before look"]++
 				require.NotEqual(t, "ok", got.kind)
-				require.Equal(t, got.kind, d.replay(t, m, append(made, past{c.index, given + mostOwed, a})), "%s(%x) in %s", c.name, a, in.e.name)
+				require.Equal(t, got.kind, d.replay(t, m, append(made, past{index: c.index, limit: given + mostOwed, args: a})), "%s(%x) in %s", c.name, a, in.e.name)
 				continue
 			}
 			if want.kind != "ok" {
@@ -219,12 +241,12 @@ func (d *differential) run(t *testing.T, m *wasmbin.Module, res *fuel.Result, co
 			}
 			require.Equal(t, want, got, "%s(%x) in %s", c.name, a, in.e.name)
 		}
-		made = append(made, past{c.index, given, a})
+		made = append(made, past{c.index, given, a, c.name, want, ref.MadeNaN, hash(ref.Memory)})
 		if want.kind == "fuel" {
 			// How much was executed before the guest looked at its counter
 			// differs from the reference, but not between the engines.
 			d.sameState(t, instances, nil, m)
-			return append(needs, 0)
+			return append(needs, 0), made
 		}
 		d.sameState(t, instances, ref, m)
 		for _, r := range results {
@@ -238,18 +260,22 @@ func (d *differential) run(t *testing.T, m *wasmbin.Module, res *fuel.Result, co
 			needs = append(needs, 0)
 		}
 	}
-	return needs
+	return needs, made
 }
 
 // mostOwed is more than any generated module can execute between two looks at
 // its counter, all active calls together.
 const mostOwed = 500_000
 
-// past is one call that was made.
+// past is one call that was made, and what the reference said.
 type past struct {
-	index uint32
-	limit int64
-	args  []uint64
+	index   uint32
+	limit   int64
+	args    []uint64
+	name    string
+	want    verdict
+	madeNaN bool   // since the start
+	memory  uint64 // its hash
 }
 
 // replay makes calls in a new reference and returns how the last one ended.
@@ -295,8 +321,17 @@ func (d *differential) sameState(t *testing.T, instances []*instance, ref *refer
 	}
 }
 
-func hash(b []byte) uint64 {
-	h := fnv.New64a()
-	h.Write(b)
-	return h.Sum64()
+// numeric tells whether a function of the guest's own takes and returns numbers
+// alone. References mean different things to the engines and the reference.
+func numeric(m *wasmbin.Module, index uint32) bool {
+	i := int(index) - len(m.ImportedFuncs())
+	if i < 0 {
+		return false
+	}
+	t := m.Types[m.Funcs[i]]
+	return !slices.ContainsFunc(append(slices.Clone(t.Params), t.Results...), wasmbin.ValType.IsRef)
 }
+
+var hashSeed = maphash.MakeSeed()
+
+func hash(b []byte) uint64 { return maphash.Bytes(hashSeed, b) }
