@@ -16,7 +16,6 @@ type plan struct {
 	loops   bool // a loop that code jumps back to
 	tight   bool // one of them calls nothing
 	calls   bool // is no leaf
-	imports bool // calls imported functions
 	lengths bool // has operators priced by length
 	tables  bool // has branch tables without values
 	// Makes NaNs canonical, of either type, and after a store.
@@ -228,9 +227,7 @@ func (p *plan) branchTable(r *rewriter, c *wasmbin.Code, at int, live bool) erro
 // note records the scratch locals that an instruction needs.
 func (p *plan) note(r *rewriter, in wasmbin.Instr) {
 	switch {
-	case in.Op == wasmbin.OpCall && r.imported(in.A):
-		p.imports = true
-	case in.Op == wasmbin.OpCall || in.Op == wasmbin.OpCallIndirect:
+	case in.Op == wasmbin.OpCallIndirect, in.Op == wasmbin.OpCall && !r.imported(in.A):
 		p.top().calls = true
 	case lengthPrice(in.Op) != 0:
 		p.lengths = true

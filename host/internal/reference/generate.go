@@ -36,7 +36,8 @@ type generator struct {
 	funcs   []uint32
 
 	// The function at hand.
-	self    int // its index
+	self    int  // its index
+	leaf    bool // it calls imports alone
 	locals  []wasmbin.ValType
 	fixed   map[int]bool // loop counters, which only their loop sets
 	labels  []genLabel
@@ -171,6 +172,7 @@ func (g *generator) function(i int) wasmbin.Code {
 	g.locals, g.fixed = slices.Clone(t.Params), map[int]bool{}
 	g.body, g.targets = nil, nil
 	g.budget = 20 + g.IntN(120)
+	g.leaf = g.chance(35)
 	g.labels = []genLabel{{types: t.Results}}
 	g.locals = append(g.locals, numericTypes...)
 	if g.chance(5) {
@@ -178,6 +180,9 @@ func (g *generator) function(i int) wasmbin.Code {
 		for range 1000 + g.IntN(8000) {
 			g.locals = append(g.locals, wasmbin.I64)
 		}
+	}
+	if g.chance(2) {
+		g.straight()
 	}
 	g.statements(4)
 	g.values(t.Results, 4)
@@ -270,43 +275,29 @@ func (g *generator) block(results []wasmbin.ValType, depth int) {
 		params = nil
 	}
 	g.values(params, depth-1)
-	enter := func(op wasmbin.Op, label genLabel) {
-		g.instr(wasmbin.Instr{Op: op, B: g.blockType(params, results)})
-		g.labels = append(g.labels, label)
+	enter := func(op wasmbin.Op) {
+		g.enter(op, params, results)
 		g.consume(params)
-	}
-	leave := func() {
-		g.labels = g.labels[:len(g.labels)-1]
-		g.emit(wasmbin.OpEnd)
 	}
 	switch g.IntN(3) {
 	case 0:
-		enter(wasmbin.OpBlock, genLabel{types: results})
+		enter(wasmbin.OpBlock)
 		g.statements(depth)
 		g.values(results, depth)
-		leave()
+		g.leave()
 	case 1:
-		counter := uint32(len(g.locals))
-		g.locals = append(g.locals, wasmbin.I32)
-		g.fixed[int(counter)] = true
-		g.i32(0)
-		g.index(wasmbin.OpLocalSet, counter)
-		enter(wasmbin.OpLoop, genLabel{types: params, loop: true})
+		counter := g.counter()
+		enter(wasmbin.OpLoop)
 		g.statements(depth)
 		g.values(params, depth-1)
-		g.index(wasmbin.OpLocalGet, counter)
-		g.i32(1)
-		g.emit(wasmbin.OpI32Add)
-		g.index(wasmbin.OpLocalTee, counter)
-		g.i32(g.IntN(6))
-		g.emit(wasmbin.OpI32LtU)
+		g.again(counter, g.IntN(6))
 		g.index(wasmbin.OpBrIf, 0)
 		g.consume(params)
 		g.values(results, depth-1)
-		leave()
+		g.leave()
 	case 2:
 		g.value(wasmbin.I32, depth-1)
-		enter(wasmbin.OpIf, genLabel{types: results})
+		enter(wasmbin.OpIf)
 		g.statements(depth)
 		g.values(results, depth)
 		if !slices.Equal(params, results) || g.chance(70) {
@@ -315,7 +306,7 @@ func (g *generator) block(results []wasmbin.ValType, depth int) {
 			g.statements(depth - 1)
 			g.values(results, depth-1)
 		}
-		leave()
+		g.leave()
 	}
 }
 
@@ -347,7 +338,7 @@ func (g *generator) label() (uint32, []wasmbin.ValType, []uint32) {
 
 // statement leaves the stack as it is, or unreachable.
 func (g *generator) statement(depth int) {
-	switch g.IntN(24) {
+	switch g.IntN(29) {
 	case 0, 1, 2:
 		t := pick(g, numericTypes)
 		g.value(t, depth)
@@ -414,12 +405,22 @@ func (g *generator) statement(depth int) {
 		if g.chance(20) {
 			g.index(pick(g, []wasmbin.Op{wasmbin.OpDataDrop, wasmbin.OpElemDrop}), g.Uint32N(2))
 		}
+	case 24, 25:
+		g.loops(depth)
+	case 26, 27, 28:
+		g.nanPath(depth)
 	}
 }
 
-// deadCode follows an unconditional branch: operators that only type-check on a
-// stack that has anything.
+// deadCode follows an unconditional branch: statements as anywhere, and
+// operators that only type-check on a stack that has anything.
 func (g *generator) deadCode() {
+	if g.chance(25) {
+		g.statements(2)
+	}
+	if g.chance(5) {
+		g.loops(1)
+	}
 	if g.chance(40) {
 		op := pick(g, []wasmbin.Op{wasmbin.OpI32Add, wasmbin.OpF64Mul, wasmbin.OpSelect, wasmbin.OpI32WrapI64, wasmbin.OpMemoryGrow, wasmbin.OpF32Sqrt})
 		g.emit(op)
@@ -434,25 +435,33 @@ func (g *generator) call(depth int) {
 	if int(f) >= g.self && g.chance(75) {
 		f = g.Uint32N(uint32(g.self) + 1)
 	}
-	if int(f) == g.self && g.chance(60) {
+	if int(f) == g.self && g.chance(60) || !g.mayCall(f) {
 		return
 	}
 	t := g.m.Types[g.funcs[f]]
 	g.values(t.Params, depth)
-	if g.chance(70) {
-		g.index(wasmbin.OpCall, f)
-	} else {
-		at := g.IntN(9)
-		init := g.m.Elems[0].Init
-		for i, in := range init {
-			if in.A == f {
-				at = i
-			}
-		}
-		g.i32(at)
-		g.instr(wasmbin.Instr{Op: wasmbin.OpCallIndirect, A: g.funcs[f]})
-	}
+	g.invoke(f)
 	g.consume(t.Results)
+}
+
+// mayCall tells whether the function at hand may call f.
+func (g *generator) mayCall(f uint32) bool { return !g.leaf || int(f) < len(g.m.Imports) }
+
+// invoke calls a function whose arguments are on the stack, directly or by way
+// of a table.
+func (g *generator) invoke(f uint32) {
+	if g.leaf || g.chance(70) {
+		g.index(wasmbin.OpCall, f)
+		return
+	}
+	at := g.IntN(9)
+	for i, in := range g.m.Elems[0].Init {
+		if in.A == f {
+			at = i
+		}
+	}
+	g.i32(at)
+	g.instr(wasmbin.Instr{Op: wasmbin.OpCallIndirect, A: g.funcs[f]})
 }
 
 // bulk emits an operator on whole memories and tables.

@@ -49,9 +49,9 @@ func (g *generator) value(t wasmbin.ValType, depth int) {
 		for range 6 {
 			f := g.anyFunc()
 			callee := g.m.Types[g.funcs[f]]
-			if len(callee.Results) == 1 && callee.Results[0] == t && (int(f) < g.self || g.chance(20)) {
+			if len(callee.Results) == 1 && callee.Results[0] == t && g.mayCall(f) && (int(f) < g.self || g.chance(20)) {
 				g.values(callee.Params, depth)
-				g.index(wasmbin.OpCall, f)
+				g.invoke(f)
 				return
 			}
 		}
