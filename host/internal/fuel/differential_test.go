@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"hash/fnv"
+	"hash/maphash"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -26,6 +26,9 @@ const modules = 2000
 // smallLimit ends the loops and recursions of generated modules; modules with
 // large memories get bigLimit, enough for a few bulk operations in pieces.
 const smallLimit, bigLimit = 100_000, 12_000_000
+
+// rounds is how often each export is called in a run.
+const rounds = 3
 
 // maxPages is the engines' cap of memories.
 const maxPages = 256
@@ -99,9 +102,12 @@ func (d *differential) module(t *testing.T, seed uint64) {
 	require.Equal(t, wasm, wasmbin.Encode(decoded))
 
 	// The rewrite's precondition: the original is valid.
-	plain, err := d.engines[1].rt.CompileModule(context.Background(), wasm)
-	require.NoError(t, err, "generated module")
-	require.NoError(t, plain.Close(context.Background()))
+	plain := d.compilePlain(t, decoded)
+	defer func() {
+		for _, c := range plain {
+			require.NoError(t, c.Close(context.Background()))
+		}
+	}()
 
 	res, err := fuel.Rewrite(decoded, fuel.Options{})
 	require.NoError(t, err)
@@ -116,7 +122,8 @@ func (d *differential) module(t *testing.T, seed uint64) {
 		limit = bigLimit
 	}
 	rng := rand.New(rand.NewPCG(seed, 1))
-	needs := d.run(t, decoded, res, compiled, limit, rng.Uint64(), nil)
+	needs, made := d.run(t, decoded, res, compiled, limit, rng.Uint64(), nil)
+	d.plain(t, decoded, plain, made)
 	budgets := rng.Uint64()
 	for range 2 {
 		d.run(t, decoded, res, compiled, limit, budgets, func(call int) (int64, bool) {
@@ -136,13 +143,13 @@ func (d *differential) module(t *testing.T, seed uint64) {
 }
 
 // run calls the start function and then each export once, in the reference and
-// in one new instance of each engine. Without budget, every call gets limit, and
-// run returns the fuel that calls which ended normally needed, else 0. With
-// budget, that says how much each call gets, and the run ends at the first call
-// that is stopped or has none.
+// in one new instance of each engine, over and over. Without budget, every call
+// gets limit, and run returns the fuel that calls which ended normally needed,
+// else 0. With budget, that says how much each call gets, and the run ends at the
+// first call that is stopped or has none. It returns the calls that it made, too.
 func (d *differential) run(t *testing.T, m *wasmbin.Module, res *fuel.Result, compiled []wazero.CompiledModule,
 	limit int64, argSeed uint64, budget func(call int) (int64, bool),
-) (needs []int64) {
+) (needs []int64, made []past) {
 	t.Helper()
 	ref, err := reference.New(m, reference.Options{DepthLimit: fuel.DefaultDepthLimit, MaxPages: maxPages, Host: reference.Host})
 	require.NoError(t, err)
@@ -161,13 +168,14 @@ func (d *differential) run(t *testing.T, m *wasmbin.Module, res *fuel.Result, co
 	if m.HasStart {
 		calls = append(calls, call{fuel.Namespace + ".start", m.Start})
 	}
-	for _, e := range m.Exports {
-		if e.Kind == wasmbin.KindFunc {
-			calls = append(calls, call{e.Name, e.Index})
+	for range rounds {
+		for _, e := range m.Exports {
+			if e.Kind == wasmbin.KindFunc {
+				calls = append(calls, call{e.Name, e.Index})
+			}
 		}
 	}
 	imported := len(m.ImportedFuncs())
-	var made []past
 	for i, c := range calls {
 		var a []uint64
 		for _, p := range m.Types[m.Funcs[int(c.index)-imported]].Params {
@@ -177,7 +185,7 @@ func (d *differential) run(t *testing.T, m *wasmbin.Module, res *fuel.Result, co
 		if budget != nil {
 			var ok bool
 			if given, ok = budget(i); !ok {
-				return needs
+				return needs, made
 			}
 		}
 		results, trap := ref.Call(c.index, given, a...)
@@ -185,6 +193,7 @@ func (d *differential) run(t *testing.T, m *wasmbin.Module, res *fuel.Result, co
 		if trap != nil {
 			want = verdict{kind: trap.Error()}
 		}
+		d.seen["cases"]++
 		d.seen[want.kind]++
 		if budget != nil && want.kind == "fuel" {
 			d.seen["budget below"]++
@@ -210,7 +219,7 @@ func (d *differential) run(t *testing.T, m *wasmbin.Module, res *fuel.Result, co
 				// little more fuel the reference traps there too.
 				d.seen["trap before look"]++
 				require.NotEqual(t, "ok", got.kind)
-				require.Equal(t, got.kind, d.replay(t, m, append(made, past{c.index, given + mostOwed, a})), "%s(%x) in %s", c.name, a, in.e.name)
+				require.Equal(t, got.kind, d.replay(t, m, append(made, past{index: c.index, limit: given + mostOwed, args: a})), "%s(%x) in %s", c.name, a, in.e.name)
 				continue
 			}
 			if want.kind != "ok" {
@@ -219,12 +228,12 @@ func (d *differential) run(t *testing.T, m *wasmbin.Module, res *fuel.Result, co
 			}
 			require.Equal(t, want, got, "%s(%x) in %s", c.name, a, in.e.name)
 		}
-		made = append(made, past{c.index, given, a})
+		made = append(made, past{c.index, given, a, c.name, want, ref.MadeNaN, hash(ref.Memory)})
 		if want.kind == "fuel" {
 			// How much was executed before the guest looked at its counter
 			// differs from the reference, but not between the engines.
 			d.sameState(t, instances, nil, m)
-			return append(needs, 0)
+			return append(needs, 0), made
 		}
 		d.sameState(t, instances, ref, m)
 		for _, r := range results {
@@ -238,18 +247,22 @@ func (d *differential) run(t *testing.T, m *wasmbin.Module, res *fuel.Result, co
 			needs = append(needs, 0)
 		}
 	}
-	return needs
+	return needs, made
 }
 
 // mostOwed is more than any generated module can execute between two looks at
 // its counter, all active calls together.
 const mostOwed = 500_000
 
-// past is one call that was made.
+// past is one call that was made, and what the reference said.
 type past struct {
-	index uint32
-	limit int64
-	args  []uint64
+	index   uint32
+	limit   int64
+	args    []uint64
+	name    string
+	want    verdict
+	madeNaN bool   // since the start
+	memory  uint64 // its hash
 }
 
 // replay makes calls in a new reference and returns how the last one ended.
@@ -295,8 +308,6 @@ func (d *differential) sameState(t *testing.T, instances []*instance, ref *refer
 	}
 }
 
-func hash(b []byte) uint64 {
-	h := fnv.New64a()
-	h.Write(b)
-	return h.Sum64()
-}
+var hashSeed = maphash.MakeSeed()
+
+func hash(b []byte) uint64 { return maphash.Bytes(hashSeed, b) }

@@ -142,15 +142,10 @@ func (i *instance) call(name string, limit, slice int64, args ...uint64) verdict
 	i.mod.ExportedGlobal(fuel.Namespace + ".depth").(api.MutableGlobal).Set(uint64(i.res.Depth))
 	f := i.mod.ExportedFunction(name)
 	results, err := f.Call(context.Background(), args...)
-	for i, t := range f.Definition().ResultTypes()[:len(results)] {
-		if t == api.ValueTypeI32 || t == api.ValueTypeF32 {
-			results[i] = uint64(uint32(results[i])) // the compiler leaves the upper half undefined
-		}
-	}
 	v := verdict{used: e.granted - int64(i.left().Get())}
 	switch {
 	case err == nil:
-		v.kind, v.results = "ok", append([]uint64(nil), results...)
+		v.kind, v.results = "ok", masked(f, results)
 		if v.used > limit {
 			v.kind, v.results = "fuel", nil
 		}

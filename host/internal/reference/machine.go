@@ -47,8 +47,11 @@ type Options struct {
 // Machine is an instantiated module. References are 0 for null, else the
 // function's index plus one.
 type Machine struct {
-	Used   int64 // fuel used by the last Start or Call
+	Used   int64 // fuel used by the last Call
 	Memory []byte
+	// MadeNaN tells that arithmetic has made a NaN since the start, so that an
+	// engine which does not make them canonical may have gone on differently.
+	MadeNaN bool
 
 	m       *wasmbin.Module
 	o       Options

@@ -75,6 +75,12 @@ func (x *Machine) numeric(op wasmbin.Op) {
 	default:
 		x.push(convert(op, x.pop()))
 	}
+	switch top := x.stack[len(x.stack)-1]; {
+	case op >= wasmbin.OpF32Ceil && op <= wasmbin.OpF32Max, op == wasmbin.OpF32DemoteF64:
+		x.MadeNaN = x.MadeNaN || top == nan32
+	case op >= wasmbin.OpF64Ceil && op <= wasmbin.OpF64Max, op == wasmbin.OpF64PromoteF32:
+		x.MadeNaN = x.MadeNaN || top == nan64
+	}
 }
 
 // compare does eq, ne, lt_s, lt_u, gt_s, gt_u, le_s, le_u, ge_s, ge_u.
