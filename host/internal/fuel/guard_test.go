@@ -2,9 +2,13 @@ package fuel_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/droverhq/drover/host/internal/fuel"
@@ -223,23 +227,49 @@ func TestRewriteKeepsNames(t *testing.T) {
 }
 
 // FuzzRewrite: no module that decodes makes the rewrite panic, valid or not, and
-// what it makes decodes.
+// what it makes of one that an engine finds valid is valid too (spec 1.3).
 func FuzzRewrite(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(wasmbin.Encode(reference.Generate(seed)))
 	}
 	f.Add(wasmbin.Encode(guest()))
+	files, err := filepath.Glob("testdata/*/*.wasm")
+	require.NoError(f, err)
+	for _, name := range files {
+		wasm, err := os.ReadFile(name)
+		require.NoError(f, err)
+		f.Add(wasm)
+	}
+	ctx := context.Background()
+	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().WithCoreFeatures(api.CoreFeaturesV2))
+	f.Cleanup(func() { require.NoError(f, rt.Close(ctx)) })
+	valid := func(t *testing.T, wasm []byte) error {
+		c, err := rt.CompileModule(ctx, wasm)
+		if err == nil {
+			require.NoError(t, c.Close(ctx))
+		}
+		return err
+	}
 	f.Fuzz(func(t *testing.T, wasm []byte) {
 		m, err := wasmbin.Decode(wasm)
 		if err != nil {
 			return
 		}
-		res, err := fuel.Rewrite(m, fuel.Options{})
-		if err != nil {
-			return
-		}
-		if _, err := wasmbin.Decode(res.Wasm); err != nil {
-			t.Fatalf("the rewritten module does not decode: %v", err)
+		original := valid(t, wasmbin.Encode(m))
+		for _, o := range []fuel.Options{{}, {RawNaNs: true}} {
+			res, err := fuel.Rewrite(m, o)
+			if err != nil {
+				if original == nil && !strings.Contains(err.Error(), "reserved") {
+					t.Fatalf("the module is valid, and not rewritten: %v", err)
+				}
+				continue
+			}
+			if _, err := wasmbin.Decode(res.Wasm); err != nil {
+				t.Fatalf("the rewritten module does not decode: %v", err)
+			}
+			if original == nil {
+				require.NoError(t, valid(t, res.Wasm), "the original is valid, the rewritten module is not")
+			}
 		}
 	})
 }

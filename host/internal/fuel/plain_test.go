@@ -73,15 +73,18 @@ func (d *differential) plain(t *testing.T, m *wasmbin.Module, plain []wazero.Com
 			require.NoError(t, c.Close(context.Background()))
 		}
 		for _, p := range made {
-			got := as.plainCall(p.name, p.args)
 			want := p.want
 			if raw {
 				d.seen["plain, raw NaNs"]++
 				want = metered.call(p.name, p.limit, p.limit, p.args...)
+				if want.kind == "fuel" || want.kind == "depth" {
+					break // with these NaNs it goes another way
+				}
 			} else {
 				d.seen["plain"]++
 			}
 			want.used = 0
+			got := as.plainCall(p.name, p.args)
 			require.Equal(t, want, got, "%s(%x), plain and metered in %s", p.name, p.args, e.name)
 			if raw {
 				require.Equal(t, hash(read(t, metered)), hash(read(t, as)), "%s(%x), plain and metered in %s: memory", p.name, p.args, e.name)

@@ -318,6 +318,13 @@ func FuzzDecode(f *testing.F) {
 	f.Add(ops(0x41, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F, 0x1A))
 	f.Add(module(section(0, 4, 'n', 'a', 'm', 'e', 0, 2, 1, 'm')))
 	f.Add(ops(0xFD, 12))
+	files, err := filepath.Glob("../fuel/testdata/*/*.wasm")
+	require.NoError(f, err)
+	for _, name := range files {
+		wasm, err := os.ReadFile(name)
+		require.NoError(f, err)
+		f.Add(wasm)
+	}
 	f.Fuzz(func(t *testing.T, wasm []byte) {
 		m, err := wasmbin.Decode(wasm)
 		if err != nil {
@@ -327,8 +334,10 @@ func FuzzDecode(f *testing.F) {
 			}
 			return
 		}
-		again, err := wasmbin.Decode(wasmbin.Encode(m))
+		encoded := wasmbin.Encode(m)
+		again, err := wasmbin.Decode(encoded)
 		require.NoError(t, err)
 		require.Equal(t, m, again)
+		require.Equal(t, encoded, wasmbin.Encode(again))
 	})
 }
