@@ -304,6 +304,9 @@ func (b *body) store(in wasmbin.Instr, t wasmbin.ValType) {
 
 // move emits one of the guest's instructions with its function index moved.
 func (b *body) move(in wasmbin.Instr) {
+	if initsSpent(b.r.in, in) {
+		in.A = uint32(len(b.r.in.Data))
+	}
 	if in.Op == wasmbin.OpCall || in.Op == wasmbin.OpRefFunc {
 		in.A += addedImports
 	}

@@ -73,6 +73,12 @@ func newEngine(t testing.TB, config int, features api.CoreFeatures, pages uint32
 		NewFunctionBuilder().WithGoFunction(env("nop", nop), nop, nil).Export("nop").
 		Instantiate(ctx)
 	require.NoError(t, err)
+	binaryen := e.rt.NewHostModuleBuilder("fuzzing-support")
+	for name, typ := range map[string]api.ValueType{"log-i32": i32, "log-i64": i64, "log-f32": api.ValueTypeF32, "log-f64": api.ValueTypeF64} {
+		binaryen.NewFunctionBuilder().WithGoFunction(api.GoFunc(func(context.Context, []uint64) {}), []api.ValueType{typ}, nil).Export(name)
+	}
+	_, err = binaryen.Instantiate(ctx)
+	require.NoError(t, err)
 	return e
 }
 

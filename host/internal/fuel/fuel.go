@@ -170,6 +170,7 @@ type rewriter struct {
 	typeRefill, typeVoid, typeBulk uint32
 	globalLeft, globalDepth        uint32
 	splits                         splits
+	spent                          bool   // there is a data segment that stands for all spent ones
 	leaf                           []bool // for each body: it calls nothing that is metered
 
 	plan   plan  // of the body at hand
@@ -239,6 +240,7 @@ func (r *rewriter) survey() error {
 				r.res.DropsSegments = true
 			case wasmbin.OpMemoryFill, wasmbin.OpMemoryCopy, wasmbin.OpMemoryInit:
 				r.splits.want(r.in, in)
+				r.spent = r.spent || initsSpent(r.in, in)
 			}
 		}
 	}
@@ -303,6 +305,9 @@ func (r *rewriter) module() (*wasmbin.Module, error) {
 			}
 		}
 		out.Elems[i] = e
+	}
+	if r.spent {
+		out.Data = append(m.Data[:len(m.Data):len(m.Data)], wasmbin.Data{Mode: wasmbin.Passive})
 	}
 	for _, d := range m.Data {
 		if d.Mode == wasmbin.Active {

@@ -125,3 +125,16 @@ func masked(f api.Function, results []uint64) []uint64 {
 	}
 	return append([]uint64(nil), results...)
 }
+
+// initsActive tells of a memory.init from an active data segment, where wazero's
+// own behaviour is not what the format says, see TestActiveSegmentsAreSpent.
+func initsActive(m *wasmbin.Module) bool {
+	for _, c := range m.Code {
+		for _, in := range c.Body {
+			if in.Op == wasmbin.OpMemoryInit && m.Data[in.A].Mode == wasmbin.Active {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -16,7 +16,7 @@ type splits struct {
 
 // want asks for the function that splits the operation, if it needs one.
 func (s *splits) want(m *wasmbin.Module, in wasmbin.Instr) {
-	if in.Op == wasmbin.OpMemoryInit && (int64(in.A) >= int64(len(m.Data)) || len(m.Data[in.A].Init) <= Piece) {
+	if in.Op == wasmbin.OpMemoryInit && (int64(in.A) >= int64(len(m.Data)) || len(m.Data[in.A].Init) <= Piece || initsSpent(m, in)) {
 		return // any longer operation traps
 	}
 	if !slices.Contains(s.kinds, in) {

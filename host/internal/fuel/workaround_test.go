@@ -1,6 +1,7 @@
 package fuel_test
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -53,5 +54,49 @@ func TestAndBelowZero(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestActiveSegmentsAreSpent: of an active data segment, of whatever length,
+// instantiation leaves nothing that memory.init could read.
+func TestActiveSegmentsAreSpent(t *testing.T) {
+	t.Parallel()
+	const oob = "out of bounds memory access"
+	m := guest()
+	m.Mems[0].Min = 80
+	m.HasDataCount = true
+	m.Data = []wasmbin.Data{
+		{Mode: wasmbin.Active, Offset: wasmbin.Instr{Op: wasmbin.OpI32Const}, Init: pattern(3 << 20)},
+		{Mode: wasmbin.Passive, Init: []byte{5, 6, 7}},
+	}
+	m.Types = append(m.Types, wasmbin.FuncType{Params: []wasmbin.ValType{wasmbin.I32, wasmbin.I32, wasmbin.I32}})
+	m.Funcs = []uint32{2, 2}
+	m.Exports = []wasmbin.Export{{Name: "active", Index: 1}, {Name: "passive", Index: 2}, {Name: "memory", Kind: wasmbin.KindMemory}}
+	m.Code = nil
+	for segment := range uint32(2) {
+		m.Code = append(m.Code, wasmbin.Code{Body: []wasmbin.Instr{
+			{Op: wasmbin.OpLocalGet}, {Op: wasmbin.OpLocalGet, A: 1}, {Op: wasmbin.OpLocalGet, A: 2}, {Op: wasmbin.OpMemoryInit, A: segment}, {Op: wasmbin.OpEnd},
+		}})
+	}
+	ref, err := reference.New(m, reference.Options{DepthLimit: 10, MaxPages: maxPages, Host: reference.Host})
+	require.NoError(t, err)
+	res, err := fuel.Rewrite(m, fuel.Options{})
+	require.NoError(t, err)
+	for _, e := range newEngines(t) {
+		in := e.instantiate(t, e.compile(t, res), res)
+		for _, c := range []struct {
+			dst, src, n uint64
+			want        string
+		}{{0, 0, 0, "ok"}, {0, 0, 1, oob}, {0, 1, 0, oob}, {0, 0, 2 << 20, oob}, {0, 1 << 20, 2 << 20, oob}, {0, 0, 4 << 20, oob}} {
+			want := "ok"
+			if _, err := ref.Call(1, 1<<40, c.dst, c.src, c.n); err != nil {
+				want = err.Error()
+			}
+			require.Equal(t, c.want, want, "%+v in the reference", c)
+			require.Equal(t, want, in.call("active", 1<<40, 1<<40, c.dst, c.src, c.n).kind, "%+v in %s", c, e.name)
+			require.True(t, bytes.Equal(m.Data[0].Init, read(t, in)[:3<<20]))
+		}
+		require.Equal(t, "ok", in.call("passive", 1<<40, 1<<40, 1, 1, 2).kind)
+		require.Equal(t, []byte{6, 7}, read(t, in)[1:3])
 	}
 }

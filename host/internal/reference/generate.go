@@ -9,13 +9,20 @@ import (
 	"github.com/droverhq/drover/host/internal/wasmbin"
 )
 
-// Host is what generated modules import, pure functions of their arguments.
+// Host is what generated modules import, and those that binaryen's fuzzer makes:
+// pure functions of their arguments.
 var Host = map[string]HostFunc{
 	"env.mix": func(args []uint64) []uint64 {
 		return []uint64{(args[0]&math.MaxUint32)*0x9E3779B97F4A7C15>>7 ^ args[1]}
 	},
-	"env.nop": func([]uint64) []uint64 { return nil },
+	"env.nop":                 nothing,
+	"fuzzing-support.log-i32": nothing,
+	"fuzzing-support.log-i64": nothing,
+	"fuzzing-support.log-f32": nothing,
+	"fuzzing-support.log-f64": nothing,
 }
+
+func nothing([]uint64) []uint64 { return nil }
 
 var numericTypes = []wasmbin.ValType{wasmbin.I32, wasmbin.I64, wasmbin.F32, wasmbin.F64}
 

@@ -174,7 +174,7 @@ func (s *shapes) body(c *wasmbin.Code, results int) {
 func TestGeneratorMakes(t *testing.T) {
 	t.Parallel()
 	s := &shapes{seen: map[string]int{}}
-	for seed := range uint64(2000) {
+	for seed := range uint64(1200) {
 		s.m = reference.Generate(seed)
 		s.leaf = nil
 		for _, c := range s.m.Code {
