@@ -24,7 +24,7 @@ func TestBinaryen(t *testing.T) {
 	defer f.Close()
 	z, err := gzip.NewReader(f)
 	require.NoError(t, err)
-	d := &differential{engines: newEngines(t), seen: map[string]int{}}
+	d := newDifferential(t)
 	modules := 0
 	for files := tar.NewReader(z); ; {
 		h, err := files.Next()

@@ -28,7 +28,8 @@ const modules = 1200
 // large memories get bigLimit, enough for a few bulk operations in pieces.
 const smallLimit, bigLimit = 100_000, 12_000_000
 
-// rounds is how often each export is called in a run.
+// rounds is how often each export is called in a run, if DROVER_FUEL_ROUNDS says
+// nothing else.
 const rounds = 3
 
 // maxPages is the engines' cap of memories.
@@ -59,7 +60,7 @@ func TestDifferential(t *testing.T) {
 		for w := range workers {
 			t.Run(fmt.Sprint(w), func(t *testing.T) {
 				t.Parallel()
-				d := &differential{engines: newEngines(t), seen: map[string]int{}}
+				d := newDifferential(t)
 				for seed := first + w; seed < first+n; seed += workers {
 					d.module(t, uint64(seed))
 				}
@@ -87,7 +88,12 @@ func TestDifferential(t *testing.T) {
 
 type differential struct {
 	engines []*engine
+	rounds  int
 	seen    map[string]int
+}
+
+func newDifferential(t *testing.T) *differential {
+	return &differential{engines: newEngines(t), rounds: environment(t, "DROVER_FUEL_ROUNDS", rounds), seen: map[string]int{}}
 }
 
 func (d *differential) module(t *testing.T, seed uint64) {
@@ -174,7 +180,7 @@ func (d *differential) run(t *testing.T, m *wasmbin.Module, res *fuel.Result, co
 	if m.HasStart {
 		calls = append(calls, call{fuel.Namespace + ".start", m.Start})
 	}
-	for range rounds {
+	for range d.rounds {
 		for _, e := range m.Exports {
 			if e.Kind == wasmbin.KindFunc && numeric(m, e.Index) {
 				calls = append(calls, call{e.Name, e.Index})
