@@ -253,14 +253,13 @@ func (b *body) branchIf(in wasmbin.Instr) {
 	}
 }
 
-// branchTable emits a br_table. Where it carries values, plan has made sure that
-// every label wants pend to be 0. Otherwise edges that owe anything lead to a
+// branchTable emits a br_table. Where it carries values, every label wants pend to
+// be 0, since plan has told where it starts. Otherwise edges that owe anything lead to a
 // block each around the table.
 func (b *body) branchTable(in wasmbin.Instr, targets []uint32) {
 	targets = targets[in.A : uint64(in.A)+in.B]
 	b.out, b.ways = b.out[:0], b.ways[:0]
 	if b.label(targets[0]).arity > 0 {
-		b.chargeAll()
 		for _, t := range targets {
 			f := b.label(t)
 			if f.way == 0 {

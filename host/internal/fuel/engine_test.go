@@ -29,6 +29,7 @@ type engine struct {
 	granted, limit, slice int64
 	refills               int
 	onRefill              func(left int64)
+	onImport              func() // before an imported function of env
 }
 
 var engineConfigs = []struct {
@@ -65,7 +66,12 @@ func newEngine(t testing.TB, config int, features api.CoreFeatures, pages uint32
 	require.NoError(t, err)
 	i32, i64 := api.ValueTypeI32, api.ValueTypeI64
 	env := func(name string, params []api.ValueType) api.GoFunc {
-		return func(_ context.Context, stack []uint64) { copy(stack, reference.Host["env."+name](stack[:len(params)])) }
+		return func(_ context.Context, stack []uint64) {
+			if e.onImport != nil {
+				e.onImport()
+			}
+			copy(stack, reference.Host["env."+name](stack[:len(params)]))
+		}
 	}
 	mix, nop := []api.ValueType{i32, i64}, []api.ValueType(nil)
 	_, err = e.rt.NewHostModuleBuilder("env").
