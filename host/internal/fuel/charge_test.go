@@ -63,7 +63,7 @@ func TestChargesOfShapes(t *testing.T) {
 				idle(3), []wasmbin.Instr{block}, idle(4), []wasmbin.Instr{i32Const(2), arg, i32Const(8), at(wasmbin.OpI32Eq, 0), at(wasmbin.OpBrIf, 0), drop},
 				idle(6), []wasmbin.Instr{i32Const(3), arg, {Op: wasmbin.OpBrTable, B: 4}, end}, idle(2), []wasmbin.Instr{end}, idle(1))...),
 		// Each table has a block for the way back to the loop, and one for the way out.
-		"two br_tables to the same labels": oneFunction([]uint32{0, 1, 0, 1, 2, 0},
+		"two br_tables to the same labels": oneFunction([]uint32{0, 1, 0, 2, 1, 2},
 			join([]wasmbin.Instr{empty(wasmbin.OpBlock)}, idle(3), []wasmbin.Instr{empty(wasmbin.OpLoop)}, idle(2),
 				[]wasmbin.Instr{empty(wasmbin.OpBlock)}, idle(4), count(3), []wasmbin.Instr{{Op: wasmbin.OpBrTable, B: 3}, end},
 				[]wasmbin.Instr{empty(wasmbin.OpBlock)}, idle(1), count(6), []wasmbin.Instr{{Op: wasmbin.OpBrTable, A: 3, B: 3}, end},
@@ -101,6 +101,7 @@ func TestChargesOfShapes(t *testing.T) {
 				require.NoError(t, err)
 				for _, slice := range []int64{1, 1 << 40} {
 					in := e.instantiate(t, c, res)
+					e.gift = 3 // must not get lost
 					want := verdict{kind: "ok", used: ref.Used, results: results}
 					require.Equal(t, want, in.call("f", 1<<40, slice, a), "%s of %d in %s", name, a, e.name)
 					require.Equal(t, want, in.call("f", ref.Used, slice, a), "%s of %d in %s", name, a, e.name)
@@ -109,6 +110,43 @@ func TestChargesOfShapes(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestLengthsArePaidFirst: what is priced by its length is not begun without the
+// fuel for all of it: it neither traps nor changes anything (spec 1.3).
+func TestLengthsArePaidFirst(t *testing.T) {
+	t.Parallel()
+	const n = 0x10000000 // out of the bounds of everything
+	for _, op := range []wasmbin.Op{
+		wasmbin.OpMemoryFill, wasmbin.OpMemoryCopy, wasmbin.OpMemoryInit, wasmbin.OpTableFill, wasmbin.OpTableCopy, wasmbin.OpTableInit,
+	} {
+		m := guest()
+		m.HasDataCount, m.Data = true, []wasmbin.Data{{Mode: wasmbin.Passive, Init: []byte{1}}}
+		second := i32Const(0)
+		if op == wasmbin.OpTableFill {
+			second = at(wasmbin.OpRefNull, uint32(wasmbin.FuncRef))
+		}
+		m.Code[0].Body = []wasmbin.Instr{i32Const(0), second, i32Const(n), at(op, 0), at(wasmbin.OpEnd, 0)}
+		res, err := fuel.Rewrite(m, fuel.Options{})
+		require.NoError(t, err, op)
+		for _, e := range newEngines(t) {
+			c := e.compile(t, res)
+			require.Equal(t, "fuel", e.instantiate(t, c, res).call("f", n-1, n-1).kind, "%s in %s", op, e.name)
+			require.Contains(t, e.instantiate(t, c, res).call("f", n+5, n+5).kind, "access", "%s in %s", op, e.name)
+		}
+	}
+	m := guest()
+	m.Exports = append(m.Exports, wasmbin.Export{Name: "memory", Kind: wasmbin.KindMemory})
+	m.Code[0].Body = []wasmbin.Instr{i32Const(2), at(wasmbin.OpMemoryGrow, 0), at(wasmbin.OpDrop, 0), at(wasmbin.OpEnd, 0)}
+	res, err := fuel.Rewrite(m, fuel.Options{})
+	require.NoError(t, err)
+	for _, e := range newEngines(t) {
+		in := e.instantiate(t, e.compile(t, res), res)
+		require.Equal(t, "fuel", in.call("f", 2<<16-1, 1000).kind)
+		require.EqualValues(t, 1<<16, in.mod.ExportedMemory("memory").Size(), e.name)
+		require.Equal(t, verdict{kind: "ok", used: 2<<16 + 3}, in.call("f", 1<<20, 1000))
+		require.EqualValues(t, 3<<16, in.mod.ExportedMemory("memory").Size(), e.name)
 	}
 }
 

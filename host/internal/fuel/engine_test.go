@@ -29,6 +29,7 @@ type engine struct {
 	granted, limit, slice int64
 	refills               int
 	onRefill              func(left int64)
+	gift                  int64  // is granted where nothing is owed
 	onImport              func() // before an imported function of env
 }
 
@@ -94,7 +95,8 @@ func (e *engine) refill(left int64) int64 {
 		e.onRefill(left)
 	}
 	if left >= 0 {
-		return left
+		e.granted += e.gift
+		return left + e.gift
 	}
 	used := e.granted - left
 	if used > e.limit {
