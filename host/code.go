@@ -163,7 +163,14 @@ func (r *Runtime) admitAndCompile(ctx context.Context, c *code, wasm []byte, l L
 // a name section claims to have.
 // A cancelled context stops the engine right after validation, before it
 // compiles anything; whether the caller's is cancelled makes no difference.
-func (r *Runtime) validate(ctx context.Context, decoded *wasmbin.Module) error {
+// wazero 1.12 panics on some invalid modules, such as those that call a function
+// of a type that is not there: that is invalid, too, and must not end the node.
+func (r *Runtime) validate(ctx context.Context, decoded *wasmbin.Module) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("wazero cannot validate the module: %v", p)
+		}
+	}()
 	bare := *decoded
 	bare.Names, bare.Customs = nil, nil
 	stopped, stop := context.WithCancelCause(experimental.WithCompilationWorkers(context.WithoutCancel(ctx), compileWorkers))

@@ -2,6 +2,7 @@ package fuel_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -243,7 +244,12 @@ func FuzzRewrite(f *testing.F) {
 	ctx := context.Background()
 	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().WithCoreFeatures(api.CoreFeaturesV2))
 	f.Cleanup(func() { require.NoError(f, rt.Close(ctx)) })
-	valid := func(t *testing.T, wasm []byte) error {
+	valid := func(t *testing.T, wasm []byte) (err error) {
+		defer func() {
+			if p := recover(); p != nil { // as wazero's validator does for some invalid modules
+				err = fmt.Errorf("panic: %v", p)
+			}
+		}()
 		c, err := rt.CompileModule(ctx, wasm)
 		if err == nil {
 			require.NoError(t, c.Close(ctx))
