@@ -27,12 +27,16 @@ func TestNaNsOfShapes(t *testing.T) {
 	table.Code[1].Body = []wasmbin.Instr{at(wasmbin.OpLocalGet, 0), bits, at(wasmbin.OpEnd, 0)}
 	table.Tables = []wasmbin.TableType{{Elem: wasmbin.FuncRef, Limits: wasmbin.Limits{Min: 1}}}
 	table.Elems = []wasmbin.Elem{{Mode: wasmbin.Active, Type: wasmbin.FuncRef, Offset: i32Const(0), Init: []wasmbin.Instr{at(wasmbin.OpRefFunc, 1)}}}
+	back := oneFunction(nil, at(wasmbin.OpCall, 1), bits)
+	back.Types[1] = wasmbin.FuncType{Results: []wasmbin.ValType{wasmbin.F32}}
+	back.Code[1].Body = []wasmbin.Instr{{Op: wasmbin.OpF32Const, B: 0xBF800000}, at(wasmbin.OpF32Sqrt, 0), at(wasmbin.OpReturn, 0), at(wasmbin.OpEnd, 0)}
 	for _, c := range []struct {
 		name string
 		m    *wasmbin.Module
 		want [2]uint64 // of 0, of 1
 	}{
 		{"a negative canonical NaN in a local", sign, [2]uint64{0xFFC00000, 0x7FC00000}},
+		{"a value that is returned", back, [2]uint64{0x7FC00000, 0x7FC00000}},
 		{"an argument of call_indirect", table, [2]uint64{0x7FC00000, 0x7FC00000}},
 	} {
 		res, err := fuel.Rewrite(c.m, fuel.Options{})
