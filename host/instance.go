@@ -212,7 +212,7 @@ func (in *instance) restore(img *image) bool {
 	if !ok {
 		return false
 	}
-	clear(b[copy(b, img.memory):])
+	clearInPieces(b[copyInPieces(b, img.memory):])
 	for i, g := range in.globals {
 		g.Set(img.globals[i])
 	}

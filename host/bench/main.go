@@ -220,6 +220,6 @@ func buildGo() ([]byte, error) {
 }
 
 // slice is the host's largest, see host/meter.go.
-const slice = 200_000
+const slice = 40_000
 
 var _ = fuel.CostModel

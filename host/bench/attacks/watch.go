@@ -17,14 +17,17 @@ type watch struct {
 	started  time.Time
 	deadline time.Time
 	thread   time.Duration // of the last look
+	looks    int
 	unlooked time.Duration // the longest between two looks
-	inTime   time.Duration // of the last look before the deadline
+	// The last look before the deadline.
+	inTime       time.Time
+	inTimeThread time.Duration
 }
 
 func newWatch(ctx context.Context, budget time.Duration) *watch {
 	now := time.Now()
 	thread := clock(now)
-	return &watch{Context: ctx, started: now, deadline: now.Add(budget), thread: thread, inTime: thread}
+	return &watch{Context: ctx, started: now, deadline: now.Add(budget), thread: thread, inTime: now, inTimeThread: thread}
 }
 
 // clock is the thread's time, or else the wall's.
@@ -39,19 +42,25 @@ func clock(now time.Time) time.Duration {
 func (w *watch) Err() error {
 	now := time.Now()
 	thread := clock(now)
-	w.unlooked = max(w.unlooked, thread-w.thread)
+	if w.looks++; w.looks > 1 { // before is what makes the instance ready
+		w.unlooked = max(w.unlooked, thread-w.thread)
+	}
 	w.thread = thread
 	if now.Before(w.deadline) {
-		w.inTime = thread
+		w.inTime, w.inTimeThread = now, thread
 	}
 	return nil
 }
 
 // timing is what one call took.
 type timing struct {
-	took     time.Duration
-	overrun  time.Duration // of the budget, by the wall's clock
-	stop     time.Duration // the thread's, from the last look in time to the end: the overrun where the deadline follows at once
+	took    time.Duration
+	overrun time.Duration // of the budget, by the wall's clock
+	// own is what the overrun would have been had the thread not lost its
+	// processor since its last look in time; counts is false where it would
+	// have looked once more before the deadline, so that there is no telling.
+	own      time.Duration
+	counts   bool
 	unlooked time.Duration
 	tail     time.Duration // the thread's, from the last look to the end
 }
@@ -60,10 +69,12 @@ type timing struct {
 func (w *watch) end() timing {
 	now := time.Now()
 	thread := clock(now)
+	own := w.inTime.Add(thread - w.inTimeThread).Sub(w.deadline)
 	return timing{
 		took:     now.Sub(w.started),
 		overrun:  max(0, now.Sub(w.deadline)),
-		stop:     thread - w.inTime,
+		own:      own,
+		counts:   own > 0,
 		unlooked: w.unlooked,
 		tail:     thread - w.thread,
 	}
