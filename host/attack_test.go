@@ -188,6 +188,18 @@ func TestMillionMoves(t *testing.T) {
 	}
 }
 
+// What reading the answer takes is the call's too: 15 MB take longer than is left of this budget, and are not read.
+func TestBudgetCoversTheAnswer(t *testing.T) {
+	load := func(budget time.Duration) host.Result {
+		s := load(t, host.Compiler, fixture(t, "attack/long-answer"), host.Limits{Fuel: host.MaxFuel, MemoryPages: 300, Budget: budget})
+		return s.Call(context.Background(), pluginapi.OpRebalance, cluster(100, 100_000), nil, 0)
+	}
+	res := load(time.Minute)
+	require.NoError(t, res.Err)
+	require.Len(t, res.Plan.Moves, 1000)
+	require.ErrorIs(t, load(100*time.Millisecond).Err, host.ErrBudget)
+}
+
 // Spec 1.3: an instance whose memory grew is discarded, and the call still counts.
 func TestGrownInstance(t *testing.T) {
 	s := load(t, host.Compiler, fixture(t, "attack/grow-once"), host.Limits{})

@@ -36,6 +36,11 @@ const (
 	worstUnit = 200 * time.Nanosecond
 )
 
+// readByte is what it takes to read a byte of an answer, at most: one that is
+// nothing but reasons that have to be escaped. Moves without a reason take a
+// half. That cannot be stopped on the way, and so the budget has to leave as much.
+const readByte = 8 * time.Nanosecond
+
 // stop is what the host panics with inside a call-back to unwind the guest;
 // wazero hands it back as the error of the call.
 type stop struct {
@@ -133,6 +138,15 @@ func (m *meter) over() *stop {
 	}
 	_, s := m.clock()
 	return s
+}
+
+// timeToRead returns a *stop if what remains of the budget does not suffice to
+// read an answer of so many bytes.
+func (m *meter) timeToRead(bytes int) *stop {
+	if m.budget <= 0 || time.Until(m.deadline) >= time.Duration(bytes)*readByte {
+		return nil
+	}
+	return &stop{verdict: VerdictBudget, detail: fmt.Sprintf("the call took longer than %s, with what it takes to read an answer of %d bytes", m.budget, bytes)}
 }
 
 func (m *meter) outOfFuel() *stop {

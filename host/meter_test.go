@@ -208,6 +208,21 @@ func TestLastChargeIsChecked(t *testing.T) {
 	}
 }
 
+// The budget covers the reading of the answer: of what is left of it when the guest returns, a long one needs more.
+func TestTimeToReadAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := newMeter(10)
+		m.begin(context.Background(), 10, DefaultBudget, time.Now())
+		time.Sleep(DefaultBudget - time.Millisecond)
+		require.Nil(t, m.timeToRead(int(time.Millisecond/readByte)))
+		s := m.timeToRead(int(time.Millisecond/readByte) + 1)
+		require.Equal(t, VerdictBudget, s.verdict)
+		require.Contains(t, s.detail, "longer than 100ms, with what it takes to read an answer of 125001 bytes")
+		m.begin(context.Background(), 10, 0, time.Now())
+		require.Nil(t, m.timeToRead(maxOutput))
+	})
+}
+
 func TestCancelledCall(t *testing.T) {
 	m, _ := newMeter(10)
 	why := errors.New("leader stepped down")

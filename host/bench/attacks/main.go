@@ -47,9 +47,9 @@ var attacks = []attack{
 	{"indirect-storm", "nothing but call_indirect", pluginapi.OpAllocate, 8, 16},
 	{"memory-fill", "memory.fill of 16 MiB", pluginapi.OpAllocate, 8, 16},
 	{"memory-copy", "memory.copy of 16 MiB", pluginapi.OpAllocate, 8, 16},
-	{"grow", "memory.grow by a page", pluginapi.OpAllocate, 8, 16},
+	{"grow", "memory.grow by a page, to 64 MiB", pluginapi.OpAllocate, 8, 16},
 	{"grow-nothing", "memory.grow by nothing", pluginapi.OpAllocate, 8, 16},
-	{"grow-all", "all the memory, and memory.fill of it", pluginapi.OpAllocate, 8, 16},
+	{"grow-all", "16 MiB at once, and memory.fill of it", pluginapi.OpAllocate, 8, 16},
 	{"table-grow", "table.grow", pluginapi.OpAllocate, 8, 16},
 	{"table-fill", "table.fill of 65536 elements", pluginapi.OpAllocate, 8, 16},
 	{"table-copy", "table.copy of 65535 elements", pluginapi.OpAllocate, 8, 16},
@@ -69,6 +69,7 @@ var attacks = []attack{
 	{"bad-cbor", "an answer that is no CBOR", pluginapi.OpAllocate, 8, 16},
 	{"million-moves", "10^6 moves of 16 shards", pluginapi.OpRebalance, 8, 16},
 	{"million-moves", "10^6 moves of 100 000 shards", pluginapi.OpRebalance, 100, 100_000},
+	{"long-answer", "10^5 moves of 100 000 shards, 15 MB", pluginapi.OpRebalance, 100, 100_000},
 }
 
 func main() {
@@ -182,7 +183,7 @@ func strategy(ctx context.Context, rt *host.Runtime, dir string, a attack, runs,
 	if err != nil {
 		return figures{}, err
 	}
-	s, err := rt.Load(ctx, wasm, host.Limits{Fuel: host.MaxFuel, InitFuel: host.MaxFuel}, nil)
+	s, err := rt.Load(ctx, wasm, host.Limits{Fuel: host.MaxFuel, InitFuel: host.MaxFuel, MemoryPages: host.MaxMemoryPages}, nil)
 	if err != nil {
 		return figures{}, err
 	}
@@ -253,7 +254,7 @@ func longestPause(f func()) time.Duration {
 
 // cluster is a snapshot of nodes that are up, with the shards dealt in turn.
 func cluster(nodes, shards int) *pluginapi.Snapshot {
-	s := &pluginapi.Snapshot{Type: "counter", MaxMoves: 1000}
+	s := &pluginapi.Snapshot{Type: "counter", MaxMoves: shards}
 	for i := range nodes {
 		name := fmt.Sprintf("node-%03d", i)
 		s.Nodes = append(s.Nodes, pluginapi.Node{Name: name, Addr: name, Incarnation: name, State: pluginapi.StateUp, Version: "1", Weight: 100})
