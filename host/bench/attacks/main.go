@@ -254,7 +254,7 @@ func longestPause(f func()) time.Duration {
 
 // cluster is a snapshot of nodes that are up, with the shards dealt in turn.
 func cluster(nodes, shards int) *pluginapi.Snapshot {
-	s := &pluginapi.Snapshot{Type: "counter", MaxMoves: shards}
+	s := &pluginapi.Snapshot{Type: "counter", MaxMoves: uint64(shards)}
 	for i := range nodes {
 		name := fmt.Sprintf("node-%03d", i)
 		s.Nodes = append(s.Nodes, pluginapi.Node{Name: name, Addr: name, Incarnation: name, State: pluginapi.StateUp, Version: "1", Weight: 100})
