@@ -48,7 +48,14 @@ func (l *linearMemory) Reallocate(size uint64) []byte {
 		return nil
 	}
 	if size > uint64(cap(l.buf)) {
-		next := make([]byte, size, min(l.most, 2*size))
+		// What grows gets all the room there is: copying takes as long as it takes,
+		// with nobody looking at the clock, and pages that are not touched cost
+		// nothing.
+		room := l.most
+		if l.buf == nil {
+			room = min(l.most, 2*size)
+		}
+		next := make([]byte, size, room)
 		copyInPieces(next, l.buf)
 		l.buf = next
 	}

@@ -42,3 +42,18 @@ func TestMemoryIsHandedOn(t *testing.T) {
 	require.Nil(t, second.Reallocate(4*PageBytes+1))
 	require.Same(t, &b[0], &second.Reallocate(PageBytes)[0], "nothing was allocated anew")
 }
+
+// A guest that grows page by page is copied once, and that is what it began with: the longest stretch in which the host cannot stop it.
+func TestGrowingCopiesOnce(t *testing.T) {
+	var m memories
+	l := m.Allocate(0, MaxMemoryPages*PageBytes)
+	at, moved := &l.Reallocate(3 * PageBytes)[0], 0
+	for pages := uint64(4); pages <= MaxMemoryPages; pages++ {
+		if now := &l.Reallocate(pages * PageBytes)[0]; now != at {
+			at = now
+			moved++
+			require.LessOrEqual(t, pages, uint64(7))
+		}
+	}
+	require.Equal(t, 1, moved)
+}
