@@ -67,3 +67,19 @@ func TestCompilingBlocksNobody(t *testing.T) {
 	require.NoError(t, s.Close(ctx))
 	require.NoError(t, rt.Close(ctx))
 }
+
+// Where each call needs a new instance, making it counts: the budget of what follows runs from before that.
+func TestInitialisationRunsFromTheStartOfTheCall(t *testing.T) {
+	ctx := context.Background()
+	rt, err := NewRuntime(ctx, Options{})
+	require.NoError(t, err)
+	s, err := compileFixture(t, rt, "slow-init", Limits{}).Prepare(ctx, nil)
+	require.NoError(t, err)
+	in, err := s.wasm.mod.instantiate(&s.wasm.memory)
+	require.NoError(t, err)
+	_, err = s.initialise(ctx, in, time.Minute, time.Now().Add(-time.Minute))
+	require.ErrorIs(t, err, ErrBudget)
+	require.NoError(t, in.close())
+	require.NoError(t, s.Close(ctx))
+	require.NoError(t, rt.Close(ctx))
+}
