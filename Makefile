@@ -1,4 +1,4 @@
-# Everything here needs Go and make alone; race needs a C compiler too, and lint downloads its tool.
+# Everything here needs Go and make alone; race, and wasmtime in bench, need a C compiler too, and lint downloads its tool.
 
 GO      ?= go
 # How much each long target does.
@@ -40,8 +40,14 @@ sim: ## the cluster simulation, SEEDS=2000 seeds
 fuzz: ## every fuzz target for FUZZTIME=20s
 	@scripts/fuzz.sh $(FUZZTIME)
 
-bench: ## all benchmarks
+# How often bench makes an attack and runs a kernel.
+BENCH_RUNS   ?= 20
+BENCH_ROUNDS ?= 15
+
+bench: ## all benchmarks, and the host's ratios with their targets (wasmtime's need a C compiler)
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+	cd host/bench && $(GO) run ./attacks -runs $(BENCH_RUNS)
+	cd host/bench && $(GO) run . -rounds $(BENCH_ROUNDS)
 
 lint: ## golangci-lint with .golangci.yml (builds the tool on first use)
 	$(GO) run $(LINT) run ./...

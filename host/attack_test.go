@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/droverhq/drover/host"
+	"github.com/droverhq/drover/pluginapi"
 )
 
 // attacks are guests that behave during warm-up and then do not, with the
@@ -21,15 +22,25 @@ var attacks = []struct {
 }{
 	{"loop", host.VerdictFuel, host.ErrFuel, "units are used"},
 	{"call-tree", host.VerdictFuel, host.ErrFuel, "units are used"},
+	{"indirect-storm", host.VerdictFuel, host.ErrFuel, "units are used"},
+	{"unwind", host.VerdictFuel, host.ErrFuel, "units are used"},
+	{"nesting", host.VerdictFuel, host.ErrFuel, "units are used"},
+	{"nan-floats", host.VerdictFuel, host.ErrFuel, "units are used"},
 	{"recursion", host.VerdictDepth, host.ErrDepth, "nest too deeply"},
 	{"indirect-recursion", host.VerdictDepth, host.ErrDepth, "nest too deeply"},
+	{"mutual-recursion", host.VerdictDepth, host.ErrDepth, "nest too deeply"},
+	{"big-frames", host.VerdictDepth, host.ErrDepth, "nest too deeply"},
 	{"memory-fill", host.VerdictFuel, host.ErrFuel, ""},
 	{"memory-copy", host.VerdictFuel, host.ErrFuel, ""},
 	{"grow", host.VerdictFuel, host.ErrFuel, ""},
+	{"grow-all", host.VerdictFuel, host.ErrFuel, ""},
 	{"grow-nothing", host.VerdictFuel, host.ErrFuel, ""},
 	{"chase", host.VerdictFuel, host.ErrFuel, ""},
+	{"chase-late", host.VerdictFuel, host.ErrFuel, ""},
 	{"line-ends", host.VerdictFuel, host.ErrFuel, ""},
 	{"table-grow", host.VerdictFuel, host.ErrFuel, ""},
+	{"table-fill", host.VerdictFuel, host.ErrFuel, ""},
+	{"table-copy", host.VerdictFuel, host.ErrFuel, ""},
 	{"log-flood", host.VerdictFuel, host.ErrFuel, ""},
 	{"log-long", host.VerdictFuel, host.ErrFuel, ""},
 	{"log-far", host.VerdictTrap, host.ErrTrap, "drover.log: 100 bytes at 65530 are outside the memory"},
@@ -103,6 +114,31 @@ func TestBudgetStopsEveryAttack(t *testing.T) {
 	}
 }
 
+// looks counts how often the host asks whether a call has to end.
+type looks struct {
+	context.Context
+	n int
+}
+
+func (l *looks) Err() error { l.n++; return l.Context.Err() }
+
+// Spec 1.3: what takes long in one go is split, host calls too: the budget can stop a write of 16 MB between two pieces.
+func TestLongHostCallsAreSplit(t *testing.T) {
+	s := load(t, host.Compiler, fixture(t, "attack/line-ends"), host.Limits{Fuel: 50_000_000, Budget: time.Minute})
+	ctx := &looks{Context: context.Background()}
+	res := s.Call(ctx, pluginapi.OpAllocate, cluster(8, 16), []uint32{0}, 0)
+	require.ErrorIs(t, res.Err, host.ErrFuel)
+	require.GreaterOrEqual(t, ctx.n, 3*15, "one memory.fill and two writes of 16 MB each")
+}
+
+// A start section that runs anew at each call is stopped by the call's budget.
+func TestBudgetStopsTheStartSection(t *testing.T) {
+	s := load(t, host.Compiler, fixture(t, "attack/long-start"), host.Limits{InitFuel: host.MaxFuel, Budget: 20 * time.Millisecond})
+	res := allocate(s)
+	require.ErrorIs(t, res.Err, host.ErrBudget)
+	require.Equal(t, host.VerdictBudget, res.Record.Verdict)
+}
+
 // A module that is initialised anew at each call pays for that from the call's budget.
 func TestBudgetCoversInitialisation(t *testing.T) {
 	s := load(t, host.Compiler, fixture(t, "attack/slow-init"), host.Limits{Budget: time.Minute})
@@ -150,6 +186,18 @@ func TestMillionMoves(t *testing.T) {
 		require.Empty(t, res.Plan.Moves)
 		t.Logf("%s: %s", e, res.Record.Elapsed)
 	}
+}
+
+// What reading the answer takes is the call's too: 15 MB take longer than is left of this budget, and are not read.
+func TestBudgetCoversTheAnswer(t *testing.T) {
+	load := func(budget time.Duration) host.Result {
+		s := load(t, host.Compiler, fixture(t, "attack/long-answer"), host.Limits{Fuel: host.MaxFuel, MemoryPages: 300, Budget: budget})
+		return s.Call(context.Background(), pluginapi.OpRebalance, cluster(100, 100_000), nil, 0)
+	}
+	res := load(time.Minute)
+	require.NoError(t, res.Err)
+	require.Len(t, res.Plan.Moves, 1000)
+	require.ErrorIs(t, load(100*time.Millisecond).Err, host.ErrBudget)
 }
 
 // Spec 1.3: memory that grew is gone at the next call, and the call still counts.

@@ -51,7 +51,7 @@ the strategy, takes none off, and is tried again: a second after a module could 
 | What | Limit | Beyond it |
 | --- | --- | --- |
 | fuel | `+"`fuel`"+` of node.toml (%d M units): one for each operator and function entered, one for each byte or element of a bulk operation, a page's bytes for each page of memory.grow, 8 for each element of table.grow, %d and one for each byte of a host call | verdict `+"`fuel`"+` |
-| time | `+"`budget`"+` (%d ms), initialisation included where each call needs a new instance | verdict `+"`budget`"+`; an allocate is tried once more with twice the time |
+| time | `+"`budget`"+` (%d ms), with %d ns for each byte of the answer, and initialisation where each call needs a new instance | verdict `+"`budget`"+`; an allocate is tried once more with twice the time |
 | memory | `+"`memory`"+` (%d MiB; at most %d MiB) | `+"`memory.grow`"+` gives -1 |
 | call depth | about %d calls; fewer where functions are large | verdict `+"`depth`"+` |
 | answer | %d KiB and %d bytes for each shard of the type and for each shard that needs a home; at most %d MiB | verdict `+"`output`"+`: it is not read |
@@ -78,7 +78,7 @@ call. So the same input gives the same answer for the same fuel on every machine
 A rebalance that fails moves nothing. In place of an allocate that fails the built-in hash gives homes. After `+"`max_failures`"+` in a row (3) the last strategy
 that worked is back, for the whole cluster; `+"`%s`"+` is not counted: the clock of one machine must not change the cluster.
 `, DefaultInitFuel/1_000_000, Compiler.initTimeout().Seconds(), Interpreter.initTimeout().Seconds(),
-		DefaultFuel/1_000_000, hostCallCost, DefaultBudget.Milliseconds(), DefaultMemoryPages/16, MaxMemoryPages/16, DefaultDepth,
+		DefaultFuel/1_000_000, hostCallCost, DefaultBudget.Milliseconds(), readByte.Nanoseconds(), DefaultMemoryPages/16, MaxMemoryPages/16, DefaultDepth,
 		outputBase>>10, outputPerShard, maxOutput>>20, maxText, maxLogLines, maxLogLine, logLinesASecond, outputBase>>10,
 		VerdictTrap, VerdictFuel, VerdictDepth, VerdictOutput, VerdictBudget, VerdictBudget)
 	return b.String()

@@ -113,8 +113,9 @@ func (in *instance) give(input []byte) (ptr uint32, err error) {
 	return ptr, nil
 }
 
-// How long an answer may be. Reading one costs the host time that no budget
-// covers, and memory: it may be no longer than there is something to say.
+// How long an answer may be. Reading one costs the host time, which the budget
+// covers by an estimate alone, and memory: it may be no longer than there is
+// something to say.
 const (
 	outputBase     = 64 << 10 // descriptions included
 	outputPerShard = 160      // a move or a home, and a reason
@@ -151,7 +152,14 @@ func (in *instance) ask(f api.Function, input []byte, most uint32) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
-	return in.take(packed, most)
+	out, err := in.take(packed, most)
+	if err != nil {
+		return nil, err
+	}
+	if s := in.meter.timeToRead(len(out)); s != nil {
+		return nil, guestError(s)
+	}
+	return out, nil
 }
 
 func (in *instance) pages() uint32 { return in.mod.Memory().Size() / PageBytes }

@@ -1,25 +1,33 @@
 package host
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/droverhq/drover/host/internal/fuel"
+)
 
 // memories is where the instances of one strategy get their memory from, and
 // give it back to. The first touch of a page costs more than all else in making
 // an instance: the pages are kept. Growing within a buffer copies nothing.
 type memories struct {
 	mu   sync.Mutex
-	free [][]byte // zero up to their capacity
+	free [][]byte // as long as they were used; zero from there up to their capacity
 }
 
 // allocate returns the memory of an instance, of at most so many bytes.
 func (m *memories) allocate(most uint64) *linearMemory {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	l := &linearMemory{from: m, most: most}
+	m.mu.Lock()
 	if n := len(m.free); n > 0 {
-		l.buf = m.free[n-1][:0]
+		l.buf = m.free[n-1]
 		m.free[n-1] = nil
 		m.free = m.free[:n-1]
 	}
+	m.mu.Unlock()
+	// It is cleared for the call that wants it and from that one's budget: the
+	// call that left it may have used up all of its own.
+	clearInPieces(l.buf)
+	l.buf = l.buf[:0]
 	return l
 }
 
@@ -35,7 +43,7 @@ type linearMemory struct {
 // Reallocate implements experimental.LinearMemory.
 func (l *linearMemory) Reallocate(size uint64) []byte {
 	if l.cut > 0 {
-		clear(l.buf[l.cut:])
+		clearInPieces(l.buf[l.cut:])
 		l.buf = l.buf[:l.cut]
 		return l.buf
 	}
@@ -43,8 +51,15 @@ func (l *linearMemory) Reallocate(size uint64) []byte {
 		return nil
 	}
 	if size > uint64(cap(l.buf)) {
-		next := make([]byte, size, min(l.most, 2*size))
-		copy(next, l.buf)
+		// What grows gets all the room there is: copying takes as long as it takes,
+		// with nobody looking at the clock, and pages that are not touched cost
+		// nothing.
+		room := l.most
+		if l.buf == nil {
+			room = min(l.most, 2*size)
+		}
+		next := make([]byte, size, room)
+		copyInPieces(next, l.buf)
 		l.buf = next
 	}
 	l.buf = l.buf[:size]
@@ -56,11 +71,31 @@ func (l *linearMemory) Free() {
 	if l.buf == nil {
 		return
 	}
-	clear(l.buf)
 	l.from.mu.Lock()
 	defer l.from.mu.Unlock()
 	if len(l.from.free) < poolSize() {
 		l.from.free = append(l.from.free, l.buf)
 	}
 	l.buf = nil
+}
+
+// copyInPieces is copy, in pieces like those of a guest's bulk operations: Go
+// stops nobody in the middle of one, and whoever collects garbage, or waits for
+// that, would wait for 64 MiB.
+func copyInPieces(dst, src []byte) int {
+	n := min(len(dst), len(src))
+	for at := 0; at < n; at += fuel.Piece {
+		end := min(at+fuel.Piece, n)
+		copy(dst[at:end], src[at:end])
+	}
+	return n
+}
+
+// clearInPieces is clear likewise.
+func clearInPieces(b []byte) {
+	for len(b) > 0 {
+		n := min(len(b), fuel.Piece)
+		clear(b[:n])
+		b = b[n:]
+	}
 }

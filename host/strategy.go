@@ -89,7 +89,7 @@ func (m *Module) prepare(ctx context.Context, config pluginapi.Config, timeout t
 	if err != nil {
 		return nil, m.refusal(RuleStart, err)
 	}
-	if rule, err := s.initialise(ctx, in, timeout); err != nil {
+	if rule, err := s.initialise(ctx, in, timeout, time.Now()); err != nil {
 		return nil, errors.Join(m.refusal(rule, err), in.close())
 	}
 	if !m.fresh() {
@@ -171,10 +171,10 @@ func (m *Module) refusal(rule Rule, err error) error {
 
 // initialise runs a new instance through start section, _initialize,
 // drover_configure and warm-up, on one limit of fuel and within a budget of
-// time. It returns the rule that a failure breaks.
-func (s *Strategy) initialise(ctx context.Context, in *instance, budget time.Duration) (Rule, error) {
+// time from since on. It returns the rule that a failure breaks.
+func (s *Strategy) initialise(ctx context.Context, in *instance, budget time.Duration, since time.Time) (Rule, error) {
 	m := s.wasm.mod
-	in.begin(ctx, Limits{Fuel: m.limits.InitFuel, Budget: budget}, time.Now())
+	in.begin(ctx, Limits{Fuel: m.limits.InitFuel, Budget: budget}, since)
 	defer func() {
 		lines, dropped := in.logs.take()
 		s.wasm.relay.relay(ctx, lines, dropped)
@@ -249,6 +249,7 @@ func warmUp() *pluginapi.Snapshot {
 
 // ready makes an instance that a call can start from.
 func (s *Strategy) ready(ctx context.Context, budget time.Duration) (*instance, error) {
+	since := time.Now() // making the instance is for the budget to pay too
 	in, err := s.wasm.mod.instantiate(&s.wasm.memory)
 	if err != nil {
 		return nil, err
@@ -256,7 +257,7 @@ func (s *Strategy) ready(ctx context.Context, budget time.Duration) (*instance, 
 	if s.wasm.image == nil {
 		// What the image cannot hold is made again: initialisation is
 		// deterministic.
-		if rule, err := s.initialise(ctx, in, budget); err != nil {
+		if rule, err := s.initialise(ctx, in, budget, since); err != nil {
 			if v, _ := VerdictOf(err); v != VerdictBudget {
 				err = s.wasm.mod.refusal(rule, err)
 			}

@@ -1,8 +1,11 @@
 package host
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 )
@@ -22,4 +25,25 @@ func TestClean(t *testing.T) {
 	} {
 		require.Equal(t, want, clean(in, 20), "%q", in)
 	}
+}
+
+// Escaping is what strconv does, character by character, bytes that are no UTF-8 aside.
+func FuzzClean(f *testing.F) {
+	for _, s := range []string{"", "plain", "a\nb\x7f", "\u202e\ufffd\xc3", "ünïcode\a", "\U0010ffff\xe2\x82"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		var want strings.Builder
+		for i, r := range s {
+			switch quoted := strconv.QuoteRune(r); {
+			case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\ufffd"):
+				fmt.Fprintf(&want, `\x%02x`, s[i])
+			case strconv.IsPrint(r):
+				want.WriteRune(r)
+			default:
+				want.WriteString(quoted[1 : len(quoted)-1])
+			}
+		}
+		require.Equal(t, want.String(), clean(s, len(s)))
+	})
 }

@@ -166,9 +166,7 @@ func randomGet(in *instance, stack []uint64) uint32 {
 	}
 	var word [8]byte
 	for len(buf) > 0 {
-		if _, s := in.meter.clock(); s != nil { // a long one must be stoppable, as bulk operations are
-			panic(s)
-		}
+		in.meter.mustGoOn()
 		piece := buf[:min(len(buf), fuel.Piece)]
 		buf = buf[len(piece):]
 		for len(piece) > 0 {
@@ -265,7 +263,12 @@ func fdWrite(in *instance, stack []uint64) uint32 {
 		if !ok {
 			return wasiFault
 		}
-		in.logs.stream(fd, buf)
+		for len(buf) > 0 {
+			in.meter.mustGoOn()
+			piece := buf[:min(len(buf), fuel.Piece)]
+			buf = buf[len(piece):]
+			in.logs.stream(fd, piece)
+		}
 	}
 	if !mem.WriteUint32Le(written, uint32(total)) {
 		return wasiFault

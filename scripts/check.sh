@@ -47,8 +47,12 @@ clean() {
   [[ -z $changes ]] || { echo "commit or remove:"; echo "$changes"; return 1; }
 }
 
+# The benchmarks are a module of their own. Without cgo, for which CI has no wasmtime.
+vet_bench() { (cd host/bench && CGO_ENABLED=0 go vet ./...); }
+
 step "gofmt" formatted
 step "go vet" go vet ./...
+step "go vet host/bench" vet_bench
 step "go mod verify" go mod verify
 step "import rules and core purity" go test -count=1 ./internal/archtest
 step "node.toml and docs/config.md follow the key table" go test -count=1 -run 'TestShippedFile|TestReference' ./internal/config

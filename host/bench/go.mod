@@ -8,6 +8,6 @@ require (
 	github.com/tetratelabs/wazero v1.12.0
 )
 
-require golang.org/x/sys v0.48.0 // indirect
+require golang.org/x/sys v0.48.0
 
 replace github.com/droverhq/drover => ../..

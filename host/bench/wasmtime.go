@@ -1,3 +1,5 @@
+//go:build cgo
+
 package main
 
 import (
@@ -7,6 +9,16 @@ import (
 )
 
 type wasmtimeOptions struct{ fuel, epochs bool }
+
+// addWasmtime adds wasmtime's ways to run a module.
+func addWasmtime(rs []runner, wasm []byte) (err error) {
+	for i, o := range map[int]wasmtimeOptions{wtPlain: {}, wtFuel: {fuel: true}, wtEpochs: {epochs: true}} {
+		if rs[i], err = newWasmtime(wasm, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // newWasmtime instantiates a module with wasmtime's own metering, or none. Its
 // slices are ours: it yields to nobody, so fuel is given once for a call.

@@ -50,12 +50,7 @@ func runners(ctx context.Context, wasm []byte) ([]runner, []string, error) {
 			return nil, nil, err
 		}
 	}
-	for i, o := range map[int]wasmtimeOptions{wtPlain: {}, wtFuel: {fuel: true}, wtEpochs: {epochs: true}} {
-		if rs[i], err = newWasmtime(wasm, o); err != nil {
-			return nil, nil, err
-		}
-	}
-	return rs, names, nil
+	return rs, names, addWasmtime(rs, wasm)
 }
 
 var errFuel = errors.New("fuel exhausted")

@@ -1,0 +1,14 @@
+;; Takes all the memory it may have, fills it, and goes on filling.
+(module
+  (memory (export "memory") 1)
+  (data (i32.const 1024) "\a1\65moves\80")
+  (data (i32.const 1088) "\a1\65homes\81\00")
+  (func (export "drover_abi_v1"))
+  (func (export "drover_buffer") (param $len i32) (result i32)
+    (i32.const 4096))
+  (func (export "drover_allocate") (param $ptr i32) (param $len i32) (result i64)
+    (drop (memory.grow (i32.const 255)))
+    (loop $l (memory.fill (i32.const 4096) (i32.const 7) (i32.const 16773120)) (br $l))
+    (unreachable))
+  (func (export "drover_rebalance") (param $ptr i32) (param $len i32) (result i64)
+    (i64.const 0x0000040000000008)))

@@ -1,0 +1,20 @@
+;; Nothing but calls through a table, of two functions in turn.
+(module
+  (memory (export "memory") 1)
+  (data (i32.const 1024) "\a1\65moves\80")
+  (data (i32.const 1088) "\a1\65homes\81\00")
+  (type $f (func (param i32) (result i32)))
+  (table 64 funcref)
+  (elem (i32.const 0) $a $b $a $b $a $b $a $b $a $b $a $b $a $b $a $b $a $b $a $b $a $b $a $b $a $b $a $b $a $b $a $b $a $b $a $b $a $b $a $b $a $b $a $b $a $b $a $b $a $b $a $b $a $b $a $b $a $b $a $b $a $b $a $b)
+  (func $a (param i32) (result i32) (i32.add (local.get 0) (i32.const 7)))
+  (func $b (param i32) (result i32) (i32.mul (local.get 0) (i32.const 1664525)))
+  (func (export "drover_abi_v1"))
+  (func (export "drover_buffer") (param $len i32) (result i32)
+    (i32.const 4096))
+  (func (export "drover_allocate") (param $ptr i32) (param $len i32) (result i64) (local $i i32)
+    (loop $l
+      (local.set $i (call_indirect (type $f) (local.get $i) (i32.and (local.get $i) (i32.const 63))))
+      (br $l))
+    (unreachable))
+  (func (export "drover_rebalance") (param $ptr i32) (param $len i32) (result i64)
+    (i64.const 0x0000040000000008)))

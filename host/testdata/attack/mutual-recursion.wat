@@ -1,0 +1,15 @@
+;; Two functions that call each other for ever.
+(module
+  (memory (export "memory") 1)
+  (data (i32.const 1024) "\a1\65moves\80")
+  (data (i32.const 1088) "\a1\65homes\81\00")
+  (func $even (param $n i32) (result i32) (i32.add (call $odd (i32.add (local.get $n) (i32.const 1))) (i32.const 1)))
+  (func $odd (param $n i32) (result i32) (i32.sub (call $even (i32.add (local.get $n) (i32.const 1))) (i32.const 1)))
+  (func (export "drover_abi_v1"))
+  (func (export "drover_buffer") (param $len i32) (result i32)
+    (i32.const 4096))
+  (func (export "drover_allocate") (param $ptr i32) (param $len i32) (result i64)
+    (drop (call $even (i32.const 0)))
+    (unreachable))
+  (func (export "drover_rebalance") (param $ptr i32) (param $len i32) (result i64)
+    (i64.const 0x0000040000000008)))

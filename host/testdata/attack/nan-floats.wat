@@ -1,0 +1,21 @@
+;; Floats that are all NaNs, in arithmetic, in comparisons and in memory.
+(module
+  (memory (export "memory") 1)
+  (data (i32.const 1024) "\a1\65moves\80")
+  (data (i32.const 1088) "\a1\65homes\81\00")
+  (func (export "drover_abi_v1"))
+  (func (export "drover_buffer") (param $len i32) (result i32)
+    (i32.const 4096))
+  (func (export "drover_allocate") (param $ptr i32) (param $len i32) (result i64) (local $x f64) (local $y f32)
+    (local.set $x (f64.div (f64.const 0) (f64.const 0)))
+    (local.set $y (f32.const nan:0x200001))
+    (loop $l
+      (local.set $x (f64.sqrt (f64.add (f64.mul (local.get $x) (f64.const 3)) (f64.promote_f32 (local.get $y)))))
+      (local.set $y (f32.min (f32.demote_f64 (local.get $x)) (f32.sub (local.get $y) (f32.const 1))))
+      (f64.store (i32.const 8192) (local.get $x))
+      (f32.store (i32.const 8200) (local.get $y))
+      (br_if $l (f64.ne (local.get $x) (f64.load (i32.const 8192))))
+      (br $l))
+    (unreachable))
+  (func (export "drover_rebalance") (param $ptr i32) (param $len i32) (result i64)
+    (i64.const 0x0000040000000008)))

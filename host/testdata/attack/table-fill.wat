@@ -1,0 +1,14 @@
+;; Fills the largest table there may be, over and over.
+(module
+  (memory (export "memory") 1)
+  (data (i32.const 1024) "\a1\65moves\80")
+  (data (i32.const 1088) "\a1\65homes\81\00")
+  (table $t 65536 funcref)
+  (func (export "drover_abi_v1"))
+  (func (export "drover_buffer") (param $len i32) (result i32)
+    (i32.const 4096))
+  (func (export "drover_allocate") (param $ptr i32) (param $len i32) (result i64)
+    (loop $l (table.fill $t (i32.const 0) (ref.null func) (i32.const 65536)) (br $l))
+    (unreachable))
+  (func (export "drover_rebalance") (param $ptr i32) (param $len i32) (result i64)
+    (i64.const 0x0000040000000008)))
