@@ -25,7 +25,7 @@ func TestPieces(t *testing.T) {
 // Memory that an instance leaves behind is dirty, and clean once another gets it, however far that grows in it.
 func TestMemoryIsHandedOn(t *testing.T) {
 	var m memories
-	first := m.allocate(4*PageBytes)
+	first := m.allocate(4 * PageBytes)
 	b := first.Reallocate(3 * PageBytes)
 	for i := range b {
 		b[i] = 7
@@ -33,7 +33,7 @@ func TestMemoryIsHandedOn(t *testing.T) {
 	first.Free()
 	first.Free() // wazero may
 	require.Len(t, m.free, 1)
-	second := m.allocate(4*PageBytes)
+	second := m.allocate(4 * PageBytes)
 	require.Empty(t, m.free)
 	for _, pages := range []uint64{1, 2, 4} {
 		got := second.Reallocate(pages * PageBytes)
@@ -46,7 +46,7 @@ func TestMemoryIsHandedOn(t *testing.T) {
 // A guest that grows page by page is copied once, and that is what it began with: the longest stretch in which the host cannot stop it.
 func TestGrowingCopiesOnce(t *testing.T) {
 	var m memories
-	l := m.allocate(MaxMemoryPages*PageBytes)
+	l := m.allocate(MaxMemoryPages * PageBytes)
 	at, moved := &l.Reallocate(3 * PageBytes)[0], 0
 	for pages := uint64(4); pages <= MaxMemoryPages; pages++ {
 		if now := &l.Reallocate(pages * PageBytes)[0]; now != at {
