@@ -274,7 +274,8 @@ func (p *Plane) TransferLeadership(ctx context.Context) error {
 // patience is how long a change of raft's configuration may wait for its turn.
 const patience = 10 * time.Second
 
-// wait waits for raft's answer, which may not come before there is room on the disk again, or before raft ends.
+// wait waits for raft's answer, which may not come before there is room on the disk again, or before raft ends; to a transfer of leadership that raft
+// has not begun when it ends it never comes (1.8), and one goroutine stays.
 func wait(ctx context.Context, f raft.Future) error {
 	done := make(chan error, 1)
 	go func() { done <- f.Error() }()
