@@ -174,7 +174,7 @@ func TestPayloadHasNoRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = append(m.(*Reply).Payload, "XXXX"...)
+	_ = append(m.(*Reply).Payload, "over"...)
 	if string(buf[len(b):]) != "next frame" {
 		t.Error("appending to a payload wrote into the next frame")
 	}
