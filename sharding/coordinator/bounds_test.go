@@ -169,6 +169,31 @@ func TestPlansFitIntoAnEntry(t *testing.T) {
 	assert.Len(t, sent[*protocol.HandOff](out), homesPerEntry)
 }
 
+// Nor does it where a node drains, however many moves a pass may make.
+func TestDrainAsksForABoundedNumber(t *testing.T) {
+	r := newRig(t, Config{})
+	r.cluster(3*homesPerQuestion, "", "a")
+	spec := specOf("fill")
+	spec.MovesPass = 1_000_000
+	r.commit(r.step(Requested{ID: 2, Request: SwapStrategy{Type: "t", Spec: spec}}))
+	var all []sharding.ShardID
+	for i := range sharding.ShardID(3 * homesPerQuestion) {
+		all = append(all, i)
+	}
+	r.answer(r.contact("a", all...))
+	r.join("b", 3*homesPerQuestion, "")
+	r.at = r.at.Add(1100 * time.Millisecond) // b settles
+	r.answer(r.commit(r.step(Ticked{Wall: 1})))
+	asked := 0
+	for _, ask := range of[AskStrategy](r.answer(r.commit(r.step(Requested{ID: 3, Request: DrainNode{Node: "a", On: true}})))) {
+		if ask.Op == pluginapi.OpAllocate {
+			require.LessOrEqual(t, len(ask.Shards), homesPerQuestion)
+			asked += len(ask.Shards)
+		}
+	}
+	require.GreaterOrEqual(t, asked, homesPerQuestion)
+}
+
 // An owner that hands over more numbers than an entry holds is taken at its word that it has stopped, and at no more: the shard gets a
 // home, and what was sent to the owner before is refused there (I12).
 func TestHandedOverNumbersAreBounded(t *testing.T) {
