@@ -132,7 +132,8 @@ func TestLeaderStops(t *testing.T) { leaderStops(t, 4*quickTTL, quick...) }
 // The same with what node.toml ships with, and 20 s of sleep.
 func TestLongLeaderStopsWithShippedDefaults(t *testing.T) { leaderStops(t, 20*time.Second) }
 
-func leaderStops(t *testing.T, pause time.Duration, set ...string) {
+// faultyCluster starts three nodes that take orders about faults, all of them voters, with every shard at home.
+func faultyCluster(t *testing.T, set ...string) (*cluster, shardMap) {
 	c := newCluster(t, set...)
 	for _, name := range []string{"a", "b", "c"} {
 		n := c.add(name)
@@ -144,7 +145,11 @@ func leaderStops(t *testing.T, pause time.Duration, set ...string) {
 	}
 	eventually(t, "three servers vote", func() error { return voters(c.nodes[0], 3) })
 	touch(t, c.nodes[1], ids("settled", 1000))
-	before := c.nodes[0].awaitCounts(34, 33, 33)
+	return c, c.nodes[0].awaitCounts(34, 33, 33)
+}
+
+func leaderStops(t *testing.T, pause time.Duration, set ...string) {
+	c, before := faultyCluster(t, set...)
 	old, oldTerm := c.leader()
 
 	// From all nodes: those clients that go through the stopped one hang with it, and their messages may be done late, but never twice.
@@ -210,18 +215,7 @@ func leaderStops(t *testing.T, pause time.Duration, set ...string) {
 // The leader is cut off from both other nodes, and the next one can send nothing, while clients go on through all (spec 2.1, 2.6): each time the others
 // elect another and take its shards over, and once the cut heals it follows. Gossip sees nothing of it.
 func TestPartitions(t *testing.T) {
-	c := newCluster(t, quick...)
-	for _, name := range []string{"a", "b", "c"} {
-		n := c.add(name)
-		n.faulty = true
-		n.start()
-	}
-	for _, n := range c.nodes {
-		n.awaitReady()
-	}
-	eventually(t, "three servers vote", func() error { return voters(c.nodes[0], 3) })
-	touch(t, c.nodes[1], ids("settled", 1000))
-	before := c.nodes[0].awaitCounts(34, 33, 33)
+	c, before := faultyCluster(t, quick...)
 	l := startLoad(t, 6, ids("cut", 36), c.nodes...)
 	l.progress(200)
 	for _, fault := range []string{"partition", "partition dir=out"} {
