@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -107,6 +108,15 @@ func (r *recorder) untilIn(t testing.TB, from sharding.Member, class Class, rows
 	t.Helper()
 	k := linkKey{from, class}
 	r.until(t, fmt.Sprintf("%v from %s", rows, from), func() bool { return fmt.Sprint(r.in[k]) == fmt.Sprint(rows) })
+}
+
+// untilInBegins waits for rows behind which others may have come since.
+func (r *recorder) untilInBegins(t testing.TB, from sharding.Member, class Class, rows ...string) {
+	t.Helper()
+	k := linkKey{from, class}
+	r.until(t, fmt.Sprintf("%v, first, from %s", rows, from), func() bool {
+		return len(r.in[k]) >= len(rows) && slices.Equal(r.in[k][:len(rows)], rows)
+	})
 }
 
 func (r *recorder) untilOut(t testing.TB, to sharding.Member, class Class, rows ...string) {
