@@ -325,22 +325,36 @@ func TestLaterAcrossAMove(t *testing.T) {
 	require.NoError(t, err)
 	owner, rec := w.owner("e")
 	to := w.other(owner)
+	// Its end shows that the owner has been told to hand off: until then it serves, whoever sends.
+	witness := ""
+	for i := 0; witness == ""; i++ {
+		if id := fmt.Sprint("witness", i); sharding.ShardOf(id, shards) == rec.Shard {
+			witness = id
+		}
+	}
+	_, err = owner.ask(t, witness, probeMsg{Add: 1})
+	require.NoError(t, err)
 	type result struct {
 		v   int
 		err error
 	}
-	got := make(chan result, 2)
-	go func() { v, err := to.ask(t, "e", probeMsg{Do: "later"}); got <- result{v, err} }()
+	ask := func(m probeMsg) <-chan result {
+		got := make(chan result, 1)
+		go func() { v, err := to.ask(t, "e", m); got <- result{v, err} }()
+		return got
+	}
+	late := ask(probeMsg{Do: "later"})
 	answer := <-w.kinds.later
+	stops := w.kinds.stops.Load()
 	moved := make(chan struct{})
 	go func() { defer close(moved); w.move("e", to) }()
-	require.Eventually(t, func() bool { return owner.Home("t", rec.Shard).State == protocol.Moving }, patience, poll)
-	go func() { v, err := to.ask(t, "e", probeMsg{Add: 10}); got <- result{v, err} }() // follows the shard
+	require.Eventually(t, func() bool { return w.kinds.stops.Load() > stops }, patience, poll)
+	follows := ask(probeMsg{Add: 10}) // the shard
 	answer(42, nil)
-	first := <-got
+	first := <-late
 	require.NoError(t, first.err)
 	assert.Equal(t, 42, first.v)
-	second := <-got
+	second := <-follows
 	require.NoError(t, second.err)
 	assert.Equal(t, 10, second.v, "memory entities begin anew on a move (spec 2.3)")
 	<-moved
