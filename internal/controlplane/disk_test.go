@@ -213,6 +213,7 @@ func TestLogOnAFullDisk(t *testing.T) {
 				msg := say("append %d at %d: %v", len(terms), m.next(), err)
 				if err == nil {
 					m.terms = append(m.terms, terms...)
+					durable = m.clone() // also where the log goes on to its next file by now, and the index waits for room
 					require.NoError(t, p.Fault(), msg)
 				} else {
 					refused++
