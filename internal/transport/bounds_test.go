@@ -136,7 +136,10 @@ func TestCallsOfOneNode(t *testing.T) {
 		defer now.Add(-1)
 		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 		}
-		<-release
+		select {
+		case <-release:
+		case <-ctx.Done(): // the test has failed
+		}
 		return nil, nil
 	}
 	var wg sync.WaitGroup
@@ -163,6 +166,32 @@ func TestCallsOfOneNode(t *testing.T) {
 	close(release)
 	wg.Wait()
 	assert.EqualValues(t, callsOfNode, most.Load())
+}
+
+// slowClock is a context whose own deadline comes never, though it tells one.
+type slowClock struct {
+	context.Context
+	deadline time.Time
+}
+
+func (c slowClock) Deadline() (time.Time, bool) { return c.deadline, true }
+
+// TestDeadlineThatThePeerSeesFirst: a deadline is a deadline, whichever clock shows it first, and whether the request waits or is served.
+func TestDeadlineThatThePeerSeesFirst(t *testing.T) {
+	a, b := start(t, "a"), start(t, "b")
+	meet(a, b)
+	b.rec.onCall = func(ctx context.Context, _ Peer, _ string, _ []byte) ([]byte, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	var wg sync.WaitGroup
+	for range callsOfNode + 2 {
+		wg.Go(func() {
+			_, err := a.Call(slowClock{t.Context(), time.Now().Add(100 * time.Millisecond)}, b.member, "slow", nil)
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+		})
+	}
+	wg.Wait()
 }
 
 // TestFrameBoundsOfReceiver: the receiver holds a peer to the bound of the class, whatever release or malice it runs.

@@ -360,6 +360,9 @@ func (g *grpcCarrier) call(_ any, ctx context.Context, decode func(any) error, _
 	}
 	body := request[1+int(request[0]):]
 	answer, err := g.server.serveCall(ctx, c, string(request[1:1+int(request[0])]), body)
+	if ended := ctx.Err(); err != nil && ended != nil { // an end, and no answer of the handler
+		return nil, status.FromContextError(ended).Err()
+	}
 	if err == nil && len(answer) > MaxCall {
 		err = fmt.Errorf("the answer has %d bytes, at most %d are allowed", len(answer), MaxCall)
 	}
@@ -388,6 +391,9 @@ func (g *grpcCalls) call(ctx context.Context, method string, body []byte) ([]byt
 	if err := g.client.Invoke(ctx, callPath, mem.BufferSlice{mem.SliceBuffer(head), mem.SliceBuffer(body)}, &r); err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
+		}
+		if status.Code(err) == codes.DeadlineExceeded { // the peer's clock was a little faster
+			return nil, context.DeadlineExceeded
 		}
 		return nil, g.conn.why(err)
 	}
