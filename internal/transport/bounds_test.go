@@ -76,7 +76,9 @@ func TestSlowStrangers(t *testing.T) {
 		defer c.Close()
 		conns = append(conns, c)
 	}
-	require.Eventually(t, func() bool { return b.Stats().Refused[ReasonBusy] == handshakesOfAddr }, patience, time.Millisecond)
+	require.Eventually(t, func() bool {
+		return b.Stats().Refused[ReasonBusy] == handshakesOfAddr && log.count("from this address are unfinished") > 0
+	}, patience, time.Millisecond)
 	require.NoError(t, conns[len(conns)-1].SetDeadline(time.Now().Add(patience)))
 	_, err := conns[len(conns)-1].Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF, "it is turned away at once")
@@ -102,7 +104,9 @@ func TestConnectionsOfOneNode(t *testing.T) {
 		require.NoError(t, err)
 		conns = append(conns, c)
 	}
-	require.Eventually(t, func() bool { return b.Stats().Refused[ReasonBusy] == 5 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool {
+		return b.Stats().Refused[ReasonBusy] == 5 && log.count(`node \"a\" has 64 connections`) > 0
+	}, patience, time.Millisecond)
 	assert.LessOrEqual(t, b.Stats().Connections, connsOfNode)
 	assert.Equal(t, 1, log.count(`node \"a\" has 64 connections`))
 	require.NoError(t, connect(t, c, b, Raft, b.member))

@@ -26,6 +26,7 @@ type recorder struct {
 	peers   map[linkKey]Peer
 	onCall  func(ctx context.Context, from Peer, method string, body []byte) ([]byte, error)
 	onFrame func(from Peer, class Class, frame []byte)
+	onUp    func(to sharding.Member, class Class)
 }
 
 func newRecorder() *recorder {
@@ -60,6 +61,9 @@ func (r *recorder) Closed(from Peer, class Class, err error) {
 }
 
 func (r *recorder) Up(to sharding.Member, class Class) {
+	if r.onUp != nil {
+		r.onUp(to, class)
+	}
 	k := linkKey{to, class}
 	r.change(func() { r.out[k] = append(r.out[k], "up") })
 }
@@ -93,6 +97,13 @@ func (r *recorder) until(t testing.TB, what string, ok func() bool) {
 		}
 		r.cond.Wait()
 	}
+}
+
+// rows gives what has come from a peer so far; more may come.
+func (r *recorder) rows(from sharding.Member, class Class) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.in[linkKey{from, class}])
 }
 
 func count(rows []string, what string) (n int) {

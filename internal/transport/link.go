@@ -176,10 +176,10 @@ func (l *link) connect() (outStream, error) {
 }
 
 func (l *link) setUp() {
-	l.t.handler.Up(l.to, l.class)
 	l.mu.Lock()
 	l.up, l.refusing = true, nil
 	l.mu.Unlock()
+	l.t.handler.Up(l.to, l.class) // who hears it may send at once
 }
 
 // down ends a generation, if there is one. Afterwards frames are accepted again only if accept says so.
