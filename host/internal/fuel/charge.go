@@ -9,7 +9,7 @@ import "github.com/droverhq/drover/host/internal/wasmbin"
 //	loop           remembers pend; a jump back charges what has come on top
 //	other labels   the first edge decides on pend, the others charge the
 //	               difference, or give it back
-//	calls          pend stays the caller's
+//	calls          pend stays the caller's, unless it is large
 //	imports, exits charge all of it
 //
 // Nobody looks at the counter at an edge that leads forward. Whoever jumps back
@@ -25,6 +25,10 @@ const (
 	// of the active calls can leave as many behind.
 	mostLeaf = 64
 	mostOut  = 256
+	// A caller that has more than mostPending units to charge does so before the
+	// call: its callee looks, but not at what is pending, and each of the active
+	// calls can hold as much back.
+	mostPending = 64
 	// Straight code is interrupted every mostStraight units.
 	mostStraight = 4096
 	// mostColds is how many jumps back to one loop have a cold block of their
@@ -182,7 +186,7 @@ func (b *body) jump(f *frame) {
 		b.index(wasmbin.OpBrIf, uint32(b.depth-(f.cold-min(f.taken, f.colds-1))))
 		f.taken++
 		b.br(f.abs)
-	case f.op == wasmbin.OpLoop && !b.blind:
+	case f.op == wasmbin.OpLoop && b.seenOnce():
 		b.charge(b.pend - f.want)
 		b.br(f.abs)
 	case f.op == wasmbin.OpLoop:
@@ -216,7 +220,7 @@ func (b *body) settle(f *frame) {
 	b.charge(b.pend - f.want)
 	b.pend = f.want
 	if f.op == wasmbin.OpLoop {
-		if b.blind {
+		if !b.seenOnce() {
 			b.look()
 			b.looked()
 		}
@@ -313,14 +317,23 @@ func (b *body) table(labels []uint32) {
 	b.dst = wasmbin.AppendInstr(b.dst, wasmbin.Instr{Op: wasmbin.OpBrTable, B: uint64(len(labels))}, labels)
 }
 
+// seenOnce tells that a jump back need not look: the way around the loop has, and
+// not long ago, since what follows the start of the loop does not count what
+// has been executed before a jump back to it.
+func (b *body) seenOnce() bool { return !b.blind && b.unseen <= b.most() }
+
+// most is what a function may have executed since the last look when it is left.
+func (b *body) most() int64 {
+	if b.p.calls {
+		return mostOut
+	}
+	return mostLeaf
+}
+
 // leave emits what is owed where the function is left.
 func (b *body) leave() {
-	most := int64(mostOut)
-	if !b.p.calls {
-		most = mostLeaf
-	}
 	b.charge(b.pend)
-	if b.unseen > most {
+	if b.unseen > b.most() {
 		b.look()
 	}
 	b.share()

@@ -173,20 +173,17 @@ func (b *body) instr(in wasmbin.Instr, targets []uint32) {
 	case wasmbin.OpCall:
 		if b.r.imported(in.A) {
 			b.chargeAll() // the host may look
+			b.share()
 		} else {
-			b.index(wasmbin.OpLocalGet, b.calls)
-			b.index(wasmbin.OpGlobalSet, b.r.globalDepth)
+			b.prepare()
 		}
-		b.share()
 		b.move(in)
 		b.unshare()
 		if i := int(in.A) - (len(b.r.funcs) - len(b.r.in.Funcs)); i >= 0 && !b.r.leaf[i] {
 			b.blind = false // it looks when it is entered
 		}
 	case wasmbin.OpCallIndirect:
-		b.index(wasmbin.OpLocalGet, b.calls)
-		b.index(wasmbin.OpGlobalSet, b.r.globalDepth)
-		b.share()
+		b.prepare()
 		b.move(in)
 		b.unshare()
 	default:
@@ -196,6 +193,16 @@ func (b *body) instr(in wasmbin.Instr, targets []uint32) {
 			b.move(in)
 		}
 	}
+}
+
+// prepare emits what comes before a call of a metered function.
+func (b *body) prepare() {
+	if b.pend > mostPending {
+		b.chargeAll()
+	}
+	b.index(wasmbin.OpLocalGet, b.calls)
+	b.index(wasmbin.OpGlobalSet, b.r.globalDepth)
+	b.share()
 }
 
 // bulk emits an operator that is priced by its length.

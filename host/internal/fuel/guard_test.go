@@ -101,6 +101,7 @@ func TestGuards(t *testing.T) {
 		"too many ends":            {at(wasmbin.OpEnd, 0), "ended"},
 		"unknown opcode":           {at(0xFD, 0), "opcode"},
 		"memory.init of nothing":   {at(wasmbin.OpMemoryInit, 7), "segment 7"},
+		"data.drop of nothing":     {at(wasmbin.OpDataDrop, 7), "segment 7"},
 	} {
 		m := guest()
 		c.breaks(m)
@@ -198,6 +199,7 @@ func TestModuleFlags(t *testing.T) {
 		wasmbin.OpDataDrop: {false, true}, wasmbin.OpElemDrop: {false, true}, wasmbin.OpNop: {false, false},
 	} {
 		m := guest()
+		m.HasDataCount, m.Data = true, []wasmbin.Data{{Mode: wasmbin.Passive}}
 		m.Code[0].Body = []wasmbin.Instr{{Op: wasmbin.OpUnreachable}, {Op: op}, {Op: wasmbin.OpEnd}}
 		res, err := fuel.Rewrite(m, fuel.Options{})
 		require.NoError(t, err)

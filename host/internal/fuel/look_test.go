@@ -90,7 +90,15 @@ func TestLooksAreFrequent(t *testing.T) {
 		"leaves by table":        {calls(5000, func(b *bodyBuilder) { b.work(50) }, indirect), straight},
 		"a long body in a loop":  {loop(9000), straight},
 		"a short body in a loop": {loop(10), straight},
-		"work on the way back":   {deep(1000, func(*bodyBuilder) {}), back},
+		// The last look of a round lies as far behind as the first of the next ahead.
+		"a long body around a loop": {func() *wasmbin.Module {
+			m := loop(8100)
+			body := &m.Code[0].Body
+			once := []wasmbin.Instr{typed(wasmbin.OpLoop, blockEmpty), i32Const(0), at(wasmbin.OpBrIf, 0), at(wasmbin.OpEnd, 0)}
+			*body = join((*body)[:1], once, (*body)[1:])
+			return m
+		}(), straight},
+		"work on the way back": {deep(1000, func(*bodyBuilder) {}), back},
 		"leaves on the way back": {deep(0, func(b *bodyBuilder) {
 			for range 12 {
 				b.index(wasmbin.OpCall, 1)
@@ -109,6 +117,35 @@ func TestLooksAreFrequent(t *testing.T) {
 			require.Positive(t, e.refills, "%s in %s", name, e.name)
 			require.LessOrEqual(t, owed, c.most, "%s in %s", name, e.name)
 			t.Logf("%s in %s: %d of %d units", name, e.name, owed, got.used)
+		}
+	}
+}
+
+// TestCallersChargeFirst: what the active calls have executed before they call on
+// does not escape the looks of their callees (spec 1.3: slices hold).
+func TestCallersChargeFirst(t *testing.T) {
+	t.Parallel()
+	for name, call := range map[string][]wasmbin.Instr{
+		"direct":   {at(wasmbin.OpCall, 0)},
+		"indirect": {i32Const(0), at(wasmbin.OpCallIndirect, 0)},
+	} {
+		for _, units := range []int64{40, 200, 1000, 4000} {
+			var b bodyBuilder
+			b.body = []wasmbin.Instr{at(wasmbin.OpGlobalGet, 1), i32Const(1), at(wasmbin.OpI32Add, 0), at(wasmbin.OpGlobalSet, 1)}
+			b.work(int(units))
+			m := recursive(wasmbin.FuncType{}, nil, append(b.body, call...))
+			m.Tables = []wasmbin.TableType{{Elem: wasmbin.FuncRef, Limits: wasmbin.Limits{Min: 1}}}
+			m.Elems = []wasmbin.Elem{{Mode: wasmbin.Active, Type: wasmbin.FuncRef, Offset: i32Const(0), Init: []wasmbin.Instr{at(wasmbin.OpRefFunc, 0)}}}
+			res, err := fuel.Rewrite(m, fuel.Options{})
+			require.NoError(t, err)
+			const limit = 10_000
+			for _, e := range newEngines(t) {
+				in := e.instantiate(t, e.compile(t, res), res)
+				kind := in.call("f", limit, limit).kind
+				executed := int64(in.mod.ExportedGlobal(fuel.Namespace+".g1").Get()) * units
+				require.Contains(t, []string{"fuel", "depth"}, kind)
+				require.LessOrEqual(t, executed, int64(limit+1500*70), "%s, %d units a call, in %s: %s", name, units, e.name, kind)
+			}
 		}
 	}
 }

@@ -226,7 +226,7 @@ func (p *plan) branchTable(r *rewriter, c *wasmbin.Code, at int, live bool) erro
 	if live {
 		r.nans.pop()
 	}
-	for _, label := range c.Targets[in.A : uint64(in.A)+in.B] {
+	for i, label := range c.Targets[in.A : uint64(in.A)+in.B] {
 		f, err := p.label(label)
 		if err != nil {
 			return err
@@ -234,8 +234,10 @@ func (p *plan) branchTable(r *rewriter, c *wasmbin.Code, at int, live bool) erro
 		if !live || f.table == at+1 {
 			continue
 		}
+		if i == 0 { // all of them take the same values
+			r.nans.leave(f.arity, at, true)
+		}
 		f.table = at + 1
-		r.nans.leave(f.arity, at, true)
 		f.byTable = f.byTable || f.arity > 0
 		p.tables = p.tables || f.arity == 0
 		p.use(f)
@@ -274,7 +276,7 @@ func (r *rewriter) check(in wasmbin.Instr, locals int) error {
 		return outOf("function", len(r.funcs))
 	case wasmbin.OpCallIndirect:
 		return outOf("type", len(r.in.Types))
-	case wasmbin.OpMemoryInit:
+	case wasmbin.OpMemoryInit, wasmbin.OpDataDrop:
 		return outOf("data segment", len(r.in.Data))
 	case wasmbin.OpBlock, wasmbin.OpLoop, wasmbin.OpIf:
 		if t, ok := in.BlockType().Index(); ok && uint64(t) >= uint64(len(r.in.Types)) {
