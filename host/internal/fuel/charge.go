@@ -21,10 +21,10 @@ import "github.com/droverhq/drover/host/internal/wasmbin"
 // stores it where another function or the host can see it.
 const (
 	// A leaf that executes more than mostLeaf units since the last look takes
-	// one at its end, and any other function that does more than mostOut: each
-	// of the active calls can leave as many behind.
+	// one at its end, and any other function that does more than mostOut itself,
+	// or in leaves: each of the active calls can leave as many behind.
 	mostLeaf = 64
-	mostOut  = 256
+	mostOut  = 128
 	// A caller that has more than mostPending units to charge does so before the
 	// call: its callee looks, but not at what is pending, and each of the active
 	// calls can hold as much back.

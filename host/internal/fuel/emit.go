@@ -17,7 +17,8 @@ type body struct {
 	depth  int // of the emitted blocks that are open
 	frames []frame
 	// pend is the price of what has been executed and not been charged; unseen
-	// bounds what has been executed since the counter was last looked at.
+	// bounds what this call and the leaves that it has called have executed since
+	// the counter was last looked at.
 	pend, unseen int64
 	// blind tells that the counter may not have been looked at since the start of
 	// the innermost loop.
@@ -180,7 +181,7 @@ func (b *body) instr(in wasmbin.Instr, targets []uint32) {
 		b.move(in)
 		b.unshare()
 		if i := int(in.A) - (len(b.r.funcs) - len(b.r.in.Funcs)); i >= 0 && !b.r.leaf[i] {
-			b.blind = false // it looks when it is entered
+			b.looked() // when it was entered
 		}
 	case wasmbin.OpCallIndirect:
 		b.prepare()
