@@ -100,7 +100,8 @@ func (g *generator) module() {
 	}
 	g.funcs = append(m.ImportedFuncs(), m.Funcs...)
 
-	pages := wasmbin.Limits{Min: 1 + g.Uint32N(2), Max: 4, HasMax: g.chance(70)}
+	pages := wasmbin.Limits{Min: 1 + g.Uint32N(2), HasMax: g.chance(70)}
+	pages.Max = pick(g, []uint32{pages.Min, pages.Min + 1, 4}) // a page to grow by costs most of the fuel
 	if g.big = g.chance(4); g.big {
 		pages = wasmbin.Limits{Min: 40 + g.Uint32N(8)}
 	}
@@ -468,7 +469,11 @@ func (g *generator) invoke(f uint32) {
 		}
 	}
 	g.i32(at)
-	g.instr(wasmbin.Instr{Op: wasmbin.OpCallIndirect, A: g.funcs[f]})
+	in := wasmbin.Instr{Op: wasmbin.OpCallIndirect, A: g.funcs[f]}
+	if g.chance(10) {
+		in.B = 1 // which holds what was copied to it, or nothing
+	}
+	g.instr(in)
 }
 
 // bulk emits an operator on whole memories and tables.
@@ -492,9 +497,17 @@ func (g *generator) bulk(depth int) {
 		}
 	}
 	ref := func(t wasmbin.ValType) {
-		if t == wasmbin.FuncRef && g.chance(80) {
+		switch {
+		case g.chance(15):
+			small(3)
+			from := uint32(2)
+			if t == wasmbin.FuncRef {
+				from = g.Uint32N(2)
+			}
+			g.index(wasmbin.OpTableGet, from)
+		case t == wasmbin.FuncRef && g.chance(80):
 			g.index(wasmbin.OpRefFunc, g.anyFunc())
-		} else {
+		default:
 			g.index(wasmbin.OpRefNull, uint32(t))
 		}
 	}
@@ -513,6 +526,9 @@ func (g *generator) bulk(depth int) {
 		g.emit(wasmbin.OpMemoryCopy)
 	case 2:
 		segment := uint32(1 + g.IntN(len(g.m.Data)-1))
+		if g.chance(3) {
+			segment = 0 // of which nothing is left
+		}
 		g.address(depth)
 		if segment == 2 {
 			g.i32(g.IntN(1 << 20))
@@ -549,9 +565,17 @@ func (g *generator) bulk(depth int) {
 		small(4)
 		small(3)
 		small(3)
-		g.instr(wasmbin.Instr{Op: wasmbin.OpTableInit, A: 1, B: uint64(g.IntN(2))})
+		segment := uint32(1)
+		if g.chance(25) {
+			segment = g.Uint32N(3) // active and declarative ones are spent
+		}
+		g.instr(wasmbin.Instr{Op: wasmbin.OpTableInit, A: segment, B: uint64(g.IntN(2))})
 	case 8:
-		g.i32(g.IntN(3))
+		if g.chance(5) {
+			g.value(wasmbin.I32, depth)
+		} else {
+			g.i32(g.IntN(3))
+		}
 		g.emit(wasmbin.OpMemoryGrow)
 		g.emit(wasmbin.OpDrop)
 	}

@@ -156,14 +156,19 @@ func (s *shapes) body(c *wasmbin.Code, results int) {
 		case wasmbin.OpCallIndirect:
 			top.calls = true
 			s.seen["call_indirect"]++
+			if in.B > 0 {
+				s.seen["call_indirect by another table"]++
+			}
 			if before := c.Body[at-1]; before.Op == wasmbin.OpI32Const {
 				if refs := s.m.Elems[0].Init; before.B < uint64(len(refs)) && s.imported(refs[before.B].A) {
 					s.seen["call_indirect of an import"]++
 				}
 			}
+		case wasmbin.OpTableInit:
+			s.seen["table.init of a segment that is "+s.m.Elems[in.A].Mode.String()]++
 		case wasmbin.OpF32Store, wasmbin.OpF64Store, wasmbin.OpI32ReinterpretF32, wasmbin.OpI64ReinterpretF64,
 			wasmbin.OpF32Neg, wasmbin.OpF64Abs, wasmbin.OpF32Copysign, wasmbin.OpF64Copysign, wasmbin.OpF64PromoteF32, wasmbin.OpF32DemoteF64,
-			wasmbin.OpMemoryInit, wasmbin.OpMemoryGrow, wasmbin.OpTableGrow, wasmbin.OpSelect, wasmbin.OpSelectT, wasmbin.OpGlobalSet, wasmbin.OpLocalTee:
+			wasmbin.OpMemoryInit, wasmbin.OpMemoryGrow, wasmbin.OpTableGrow, wasmbin.OpTableGet, wasmbin.OpSelect, wasmbin.OpSelectT, wasmbin.OpGlobalSet, wasmbin.OpLocalTee:
 			s.seen[in.Op.String()]++
 		}
 	}
@@ -204,7 +209,9 @@ func TestGeneratorMakes(t *testing.T) {
 		"call of an import in a loop", "call of a leaf in a loop", "call in a loop", "call_indirect", "call_indirect of an import",
 		"more than 4096 units of a body", "start", "return", "unreachable",
 		"f32.store", "f64.store", "i32.reinterpret_f32", "i64.reinterpret_f64", "f32.neg", "f64.abs", "f32.copysign", "f64.copysign",
-		"f64.promote_f32", "f32.demote_f64", "memory.init", "memory.grow", "table.grow", "select", "global.set", "local.tee",
+		"f64.promote_f32", "f32.demote_f64", "memory.init", "memory.grow", "table.grow", "table.get", "select",
+		"table.init of a segment that is active", "table.init of a segment that is passive", "table.init of a segment that is declarative",
+		"call_indirect by another table", "global.set", "local.tee",
 	} {
 		assert.GreaterOrEqual(t, s.seen[shape], 10, shape)
 	}
