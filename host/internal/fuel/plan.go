@@ -245,7 +245,8 @@ func (p *plan) branchTable(r *rewriter, c *wasmbin.Code, at int, live bool) erro
 	return nil
 }
 
-// note records the scratch locals that an instruction needs.
+// note records which block calls metered functions, and what is priced by its
+// length.
 func (p *plan) note(r *rewriter, in wasmbin.Instr) {
 	switch {
 	case in.Op == wasmbin.OpCallIndirect, in.Op == wasmbin.OpCall && !r.imported(in.A):

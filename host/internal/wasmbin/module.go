@@ -233,28 +233,6 @@ func (m *Module) ImportedFuncs() []uint32 {
 	return out
 }
 
-// AllTables returns the whole table index space.
-func (m *Module) AllTables() []TableType {
-	var out []TableType
-	for i := range m.Imports {
-		if m.Imports[i].Kind == KindTable {
-			out = append(out, m.Imports[i].Table)
-		}
-	}
-	return append(out, m.Tables...)
-}
-
-// AllMems returns the whole memory index space.
-func (m *Module) AllMems() []Limits {
-	var out []Limits
-	for i := range m.Imports {
-		if m.Imports[i].Kind == KindMemory {
-			out = append(out, m.Imports[i].Memory)
-		}
-	}
-	return append(out, m.Mems...)
-}
-
 // AllGlobals returns the types of the whole global index space.
 func (m *Module) AllGlobals() []GlobalType {
 	var out []GlobalType
