@@ -22,13 +22,15 @@ import "github.com/droverhq/drover/host/internal/wasmbin"
 const (
 	// A leaf that executes more than mostLeaf units since the last look takes
 	// one at its end, and any other function that does more than mostOut itself,
-	// or in leaves: each of the active calls can leave as many behind.
-	mostLeaf = 64
-	mostOut  = 128
+	// or in leaves: each of the active calls can leave as many behind. A unit can
+	// take 100 ns and more, where each waits for memory, and a hundred thousand of
+	// them ten milliseconds.
+	mostLeaf = 32
+	mostOut  = 64
 	// A caller that has more than mostPending units to charge does so before the
 	// call: its callee looks, but not at what is pending, and each of the active
 	// calls can hold as much back.
-	mostPending = 64
+	mostPending = 32
 	// Straight code is interrupted every mostStraight units.
 	mostStraight = 4096
 	// mostColds is how many jumps back to one loop have a cold block of their

@@ -56,7 +56,7 @@ func TestLooksAreFrequent(t *testing.T) {
 		b.op(wasmbin.OpEnd)
 		m := recursive(wasmbin.FuncType{}, nil, b.body)
 		var leaf bodyBuilder
-		leaf.work(40)
+		leaf.work(24)
 		leaf.op(wasmbin.OpEnd)
 		m.Code[1].Body = leaf.body
 		return m
@@ -74,7 +74,7 @@ func TestLooksAreFrequent(t *testing.T) {
 	}
 	const (
 		straight = 5_000 // of straight code, and what may lie around it
-		back     = 1400 * 200
+		back     = 1400 * 100
 	)
 	for name, c := range map[string]struct {
 		m    *wasmbin.Module
@@ -85,9 +85,9 @@ func TestLooksAreFrequent(t *testing.T) {
 			b.work(100_000)
 			return recursive(wasmbin.FuncType{}, nil, b.body)
 		}(), straight},
-		"small leaves":           {calls(5000, func(b *bodyBuilder) { b.work(50) }, direct), straight},
+		"small leaves":           {calls(5000, func(b *bodyBuilder) { b.work(24) }, direct), straight},
 		"long leaves":            {calls(200, func(b *bodyBuilder) { b.work(3000) }, direct), straight},
-		"leaves by table":        {calls(5000, func(b *bodyBuilder) { b.work(50) }, indirect), straight},
+		"leaves by table":        {calls(5000, func(b *bodyBuilder) { b.work(24) }, indirect), straight},
 		"a long body in a loop":  {loop(9000), straight},
 		"a short body in a loop": {loop(10), straight},
 		// The last look of a round lies as far behind as the first of the next ahead.
@@ -131,7 +131,7 @@ func TestCallersChargeFirst(t *testing.T) {
 		"direct":   {at(wasmbin.OpCall, 0)},
 		"indirect": {i32Const(0), at(wasmbin.OpCallIndirect, 0)},
 	} {
-		for _, units := range []int64{40, 200, 1000, 4000} {
+		for _, units := range []int64{24, 40, 200, 1000, 4000} {
 			var b bodyBuilder
 			b.body = []wasmbin.Instr{at(wasmbin.OpGlobalGet, 1), i32Const(1), at(wasmbin.OpI32Add, 0), at(wasmbin.OpGlobalSet, 1)}
 			b.work(int(units))
@@ -146,7 +146,7 @@ func TestCallersChargeFirst(t *testing.T) {
 				kind := in.call("f", limit, limit).kind
 				executed := int64(in.mod.ExportedGlobal(fuel.Namespace+".g1").Get()) * units
 				require.Contains(t, []string{"fuel", "depth"}, kind)
-				require.LessOrEqual(t, executed, int64(limit+1500*70), "%s, %d units a call, in %s: %s", name, units, e.name, kind)
+				require.LessOrEqual(t, executed, int64(limit+1500*40), "%s, %d units a call, in %s: %s", name, units, e.name, kind)
 			}
 		}
 	}
