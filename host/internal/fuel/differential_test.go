@@ -143,6 +143,9 @@ func (d *differential) check(t *testing.T, decoded *wasmbin.Module, seed uint64)
 			if call >= len(needs) || needs[call] == 0 {
 				return 0, false
 			}
+			if trapped := -needs[call]; trapped > 0 { // stop it shortly before
+				return max(0, trapped-1-rng.Int64N(20)), true
+			}
 			// Around what the call needs, or anywhere.
 			switch rng.IntN(4) {
 			case 0:
@@ -158,8 +161,9 @@ func (d *differential) check(t *testing.T, decoded *wasmbin.Module, seed uint64)
 // run calls the start function and then each export once, in the reference and
 // in one new instance of each engine, over and over. Without budget, every call
 // gets limit, and run returns the fuel that calls which ended normally needed,
-// else 0. With budget, that says how much each call gets, and the run ends at the
-// first call that is stopped or has none. It returns the calls that it made, too.
+// what those that trapped had used, negative, and 0 for others. With budget, that
+// says how much each call gets, and the run ends at the first call that is stopped
+// or has none. It returns the calls that it made, too.
 func (d *differential) run(t *testing.T, m *wasmbin.Module, res *fuel.Result, compiled []wazero.CompiledModule,
 	limit int64, argSeed uint64, budget func(call int) (int64, bool),
 ) (needs []int64, made []past) {
@@ -254,10 +258,13 @@ func (d *differential) run(t *testing.T, m *wasmbin.Module, res *fuel.Result, co
 				d.seen["canonical"]++
 			}
 		}
-		if want.kind == "ok" {
+		switch want.kind {
+		case "ok":
 			needs = append(needs, want.used)
-		} else {
+		case "depth":
 			needs = append(needs, 0)
+		default:
+			needs = append(needs, -ref.Used)
 		}
 	}
 	return needs, made
