@@ -37,6 +37,7 @@ var attacks = []struct {
 	{"grow-nothing", host.VerdictFuel, host.ErrFuel, ""},
 	{"chase", host.VerdictFuel, host.ErrFuel, ""},
 	{"chase-late", host.VerdictFuel, host.ErrFuel, ""},
+	{"chase-deep", host.VerdictFuel, host.ErrFuel, ""},
 	{"line-ends", host.VerdictFuel, host.ErrFuel, ""},
 	{"table-grow", host.VerdictFuel, host.ErrFuel, ""},
 	{"table-fill", host.VerdictFuel, host.ErrFuel, ""},

@@ -58,6 +58,7 @@ var attacks = []attack{
 	{"nan-floats", "floats that are NaNs", pluginapi.OpAllocate, 8, 16},
 	{"chase", "pointers all over 16 MiB", pluginapi.OpAllocate, 8, 16},
 	{"chase-late", "quick, then slow, in turns", pluginapi.OpAllocate, 8, 16},
+	{"chase-deep", "pointers before each of 1400 calls", pluginapi.OpAllocate, 8, 16},
 	{"log-flood", "drover.log, line upon line", pluginapi.OpAllocate, 8, 16},
 	{"log-long", "drover.log of all the memory", pluginapi.OpAllocate, 8, 16},
 	{"line-ends", "fd_write of line ends", pluginapi.OpAllocate, 8, 16},
