@@ -132,7 +132,7 @@ var ruleTexts = map[Rule]ruleText{
 	RuleSegmentCount:  {SeverityError, fmt.Sprintf("has more than %d data and element segments", maxSegments), "let the linker merge them"},
 	RuleDataSize:      {SeverityError, "its data does not fit into its memory limit", "ship less data, or raise memory in node.toml (at most 64MiB)"},
 	RuleLocals:        {SeverityError, fmt.Sprintf("a function has more than %d locals, parameters included", maxLocals), fixSmaller},
-	RuleFunctionSize:  {SeverityError, fmt.Sprintf("a function has more than %d instructions", maxInstructions), fixSmaller},
+	RuleFunctionSize:  {SeverityError, fmt.Sprintf("a function has more than %d instructions, or %d with each call_indirect counted as %d, each division and truncation as %d, and each call, load and store as %d", maxInstructions, maxWeight, weightCallIndirect, weightDivide, weightAccess), fixSmaller},
 	RuleNesting:       {SeverityError, fmt.Sprintf("blocks nest more than %d deep", maxNesting), fixSmaller},
 	RuleBlocks:        {SeverityError, fmt.Sprintf("a function has more than %d branches and blocks, with those that metering adds", maxBlocks), fixSmaller},
 	RuleBrTable:       {SeverityError, fmt.Sprintf("a br_table has more than %d entries", maxBrTable), "use a table in memory"},
