@@ -117,7 +117,7 @@ func sweepCache(dir string, most int64) error {
 	files, temp, foreign, err := cacheFiles(dir)
 	errs := []error{err}
 	for _, f := range foreign {
-		errs = append(errs, os.RemoveAll(f.path))
+		errs = append(errs, os.RemoveAll(f.path), os.RemoveAll(f.path+sumSuffix))
 	}
 	var total int64
 	for _, f := range files {

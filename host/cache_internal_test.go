@@ -75,7 +75,7 @@ func TestSweepCacheReadsFilesAlone(t *testing.T) {
 	require.NoError(t, os.Symlink(outside+sumSuffix, path("code"+sumSuffix)))
 	require.NoError(t, os.Mkdir(path("directory"), 0o700))
 	require.NoError(t, sweepCache(dir, maxCacheBytes))
-	for _, name := range []string{"linked", "code", "code" + sumSuffix, "directory"} {
+	for _, name := range []string{"linked", "linked" + sumSuffix, "code", "code" + sumSuffix, "directory"} {
 		require.NoFileExists(t, path(name))
 		require.NoDirExists(t, path(name))
 	}

@@ -88,7 +88,9 @@ func readFile(path string, most int64) ([]byte, error) {
 
 func readUpTo(r io.Reader, name string, most int64) ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(r, most))
-	if err != nil {
+	if _, named := errors.AsType[*fs.PathError](err); named {
+		return nil, err
+	} else if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
 	return b, nil
