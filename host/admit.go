@@ -25,6 +25,7 @@ const (
 	maxTableSize    = 65_536 // elements of all tables together
 	maxLocals       = 4_096  // of one function, parameters included
 	maxInstructions = 100_000
+	maxWeight       = 200_000 // instructions, those of which much machine code is made counted as several
 	maxNesting      = 5_000
 	maxBlocks       = 10_000 // basic blocks of one function, once it is metered
 	maxStack        = 1_000  // operands

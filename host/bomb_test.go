@@ -175,6 +175,24 @@ var shapes = map[string]func(n, k int) bomb{
 			return cat(times(k, func(int) []byte { return []byte{0x41, 0} }), 0x10, 3)
 		}))}}
 	},
+	"calls over locals": func(n, k int) bomb {
+		return bomb{bodies: [][]byte{body(k, cat(
+			times(k, func(i int) []byte { return cat(0x41, 0, 0x28, 2, 0, 0x21, uleb(i)) }),
+			times(n, func(int) []byte { return []byte{0x10, 3} }),
+			reads(k)))}}
+	},
+	"straight code over locals": func(n, k int) bomb {
+		return bomb{bodies: [][]byte{body(k, cat(
+			times(k, func(i int) []byte { return cat(0x41, 0, 0x28, 2, 0, 0x21, uleb(i)) }),
+			times(n, func(int) []byte { return []byte{0x41, 0, 0x1a} }),
+			reads(k)))}}
+	},
+	"indirect calls": func(n, _ int) bomb {
+		return bomb{table: cat(1, 0x70, 0, 1), bodies: [][]byte{body(0, times(n, func(int) []byte { return []byte{0x41, 0, 0x11, 0, 0} }))}}
+	},
+	"divisions": func(n, _ int) bomb {
+		return bomb{bodies: [][]byte{body(0, times(n, func(int) []byte { return []byte{0x41, 7, 0x41, 3, 0x6d, 0x1a} }))}}
+	},
 	"loads": func(n, _ int) bomb {
 		return bomb{bodies: [][]byte{body(1, times(n, func(int) []byte { return []byte{0x20, 0, 0x20, 0, 0x28, 2, 0, 0x36, 2, 0} }))}}
 	},
@@ -218,7 +236,10 @@ func TestBombsAreRefused(t *testing.T) {
 		{"reads within loops", 900, 100, host.RuleCompileCost},
 		{"deep stack", 20_000, 0, host.RuleStack},
 		{"calls", 100, 1_000, host.RuleSignature},
-		{"loads", 50_000, 0, host.RuleFunctionSize},
+		{"calls over locals", 10_000, 4_000, host.RuleCompileCost}, // 2 s for 80 kB
+		{"indirect calls", 15_000, 0, host.RuleFunctionSize},       // 100 MB
+		{"divisions", 15_000, 0, host.RuleFunctionSize},
+		{"loads", 10_000, 0, host.RuleFunctionSize},
 		{"fills", 8_000, 0, host.RuleBlocks},
 		{"fills", 2_400, 0, host.RuleCompileCost},
 		{"grows", 8_000, 0, host.RuleBlocks},
@@ -239,6 +260,7 @@ func TestBombsAreRefused(t *testing.T) {
 		"many functions":       {bomb{bodies: repeatBody(20_000, body(0, nil))}, host.RuleFunctionCount},
 		"many imports":         {bomb{imports: 25_000}, host.RuleFunctionCount},
 		"many middling ones":   {bomb{bodies: repeatBody(40, shapes["nested loops"](800, 0).bodies[0])}, host.RuleCompileCost},
+		"many that jump":       {bomb{table: cat(1, 0x70, 0, 1), bodies: repeatBody(50, shapes["indirect calls"](4_800, 0).bodies[0])}, host.RuleCompileCost},
 		"many that merge":      {bomb{bodies: repeatBody(40, shapes["locals in loops"](40, 120).bodies[0])}, host.RuleCompileCost},
 		"many that pile a bit": {bomb{bodies: repeatBody(40, shapes["ifs over locals"](100, 300).bodies[0])}, host.RuleCompileCost},
 	} {
@@ -334,7 +356,11 @@ func TestJustBelowTheCaps(t *testing.T) {
 		{"reads within loops", 200, 100},
 		{"deep stack", 990, 0},
 		{"calls", 900, 100},
-		{"loads", 24_000, 0},
+		{"calls over locals", 2_500, 1_500},
+		{"straight code over locals", 19_000, 4_000},
+		{"indirect calls", 4_800, 0},
+		{"divisions", 11_000, 0},
+		{"loads", 9_000, 0},
 		{"fills", 950, 0},
 		{"grows", 1_900, 0},
 		{"float adds", 3_900, 0},

@@ -83,16 +83,24 @@ type cacheFile struct {
 	modified time.Time
 }
 
-// cacheFiles returns the files that hold machine code, the latest first, and
-// those that are still being written.
-func cacheFiles(dir string) (code, temp []cacheFile, err error) {
+// cacheFiles returns the files that hold machine code, the latest first, those
+// that are still being written, and what is no file: reading a pipe or a device
+// need not come to an end.
+func cacheFiles(dir string) (code, temp, foreign []cacheFile, err error) {
 	all, err := filepath.Glob(filepath.Join(dir, "*", "*"))
 	for _, f := range all {
-		info, err := os.Stat(f)
-		if err != nil || strings.HasSuffix(f, sumSuffix) {
-			continue // another process has removed it, or it goes with its file
+		info, err := os.Lstat(f)
+		if err != nil {
+			continue // another process has removed it
 		}
 		file := cacheFile{f, info.Size(), info.ModTime()}
+		if !info.Mode().IsRegular() {
+			foreign = append(foreign, file)
+			continue
+		}
+		if strings.HasSuffix(f, sumSuffix) {
+			continue // it goes with its file
+		}
 		if strings.HasSuffix(f, tempSuffix) {
 			temp = append(temp, file)
 		} else {
@@ -100,14 +108,17 @@ func cacheFiles(dir string) (code, temp []cacheFile, err error) {
 		}
 	}
 	slices.SortFunc(code, func(a, b cacheFile) int { return b.modified.Compare(a.modified) })
-	return code, temp, err
+	return code, temp, foreign, err
 }
 
 // sweepCache removes every file that is not what sealCache saw, the oldest ones
 // beyond so many bytes, and what was never written to its end.
 func sweepCache(dir string, most int64) error {
-	files, temp, err := cacheFiles(dir)
+	files, temp, foreign, err := cacheFiles(dir)
 	errs := []error{err}
+	for _, f := range foreign {
+		errs = append(errs, os.RemoveAll(f.path), os.RemoveAll(f.path+sumSuffix))
+	}
 	var total int64
 	for _, f := range files {
 		want, err := os.ReadFile(f.path + sumSuffix)
@@ -129,7 +140,7 @@ func sweepCache(dir string, most int64) error {
 
 // sealCache notes what the files hold that have just been written.
 func sealCache(dir string) error {
-	files, _, err := cacheFiles(dir)
+	files, _, _, err := cacheFiles(dir)
 	errs := []error{err}
 	for _, f := range files {
 		if _, err := os.Stat(f.path + sumSuffix); err == nil {

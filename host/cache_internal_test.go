@@ -59,3 +59,25 @@ func TestSweepCache(t *testing.T) {
 	require.NoError(t, clearCache(dir))
 	require.Equal(t, []string{"young.1.tmp"}, left())
 }
+
+// What is no regular file is removed and not read: a device or a pipe has no end, whether it stands for code or for a sum.
+func TestSweepCacheReadsFilesAlone(t *testing.T) {
+	dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "code")
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "wazero"), 0o700))
+	path := func(name string) string { return filepath.Join(dir, "wazero", name) }
+	require.NoError(t, os.WriteFile(outside, []byte("code"), 0o600))
+	sum, err := sumOf(outside)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(outside+sumSuffix, sum, 0o600))
+	require.NoError(t, os.Symlink(outside, path("linked")))
+	require.NoError(t, os.WriteFile(path("linked"+sumSuffix), sum, 0o600))
+	require.NoError(t, os.WriteFile(path("code"), []byte("code"), 0o600))
+	require.NoError(t, os.Symlink(outside+sumSuffix, path("code"+sumSuffix)))
+	require.NoError(t, os.Mkdir(path("directory"), 0o700))
+	require.NoError(t, sweepCache(dir, maxCacheBytes))
+	for _, name := range []string{"linked", "linked" + sumSuffix, "code", "code" + sumSuffix, "directory"} {
+		require.NoFileExists(t, path(name))
+		require.NoDirExists(t, path(name))
+	}
+	require.FileExists(t, outside)
+}

@@ -26,6 +26,23 @@ const (
 	costCallValue  = 1700 // each parameter and result of a call
 )
 
+// As how many instructions an operator counts of which wazero makes much machine
+// code, with checks that trap or registers to save: both its time and the memory
+// that it holds until the function is done.
+const (
+	weightAccess       = 10 // a load, a store, an entry of a table
+	weightCall         = 10 // call and ref.func
+	weightDivide       = 15 // a division, a truncation of a float
+	weightCallIndirect = 40
+)
+
+// Metering interrupts straight code: after so many units without a branch, of
+// which a call is worth some, it asks for fuel, and that is another block.
+const (
+	straightUnits = 4_096
+	callUnits     = 64
+)
+
 // How many basic blocks an operator becomes once it is metered, in halves.
 const (
 	halvesBranch = 2 // block, br, br_if, br_table, return, else
@@ -35,6 +52,7 @@ const (
 	halvesGrow   = 4
 	halvesFloat  = 1 // arithmetic: canonical NaNs
 	halvesStore  = 1 // of floats: likewise
+	halvesAsk    = 4 // straight code that is interrupted
 )
 
 // The estimate that a module may have: a fixed part for the smallest, and so
@@ -47,6 +65,7 @@ const (
 // shape is what the caps and the estimate look at in one body.
 type shape struct {
 	instrs, depth, brTable int
+	weight                 int // of the instructions
 	halves                 int // of basic blocks
 	stack                  int // operands at most, about
 	tablePairs, callValues int64
@@ -79,7 +98,8 @@ func (a *admission) code(size int) {
 			!a.atMost(RuleNesting, "nested blocks in "+name, s.depth, maxNesting),
 			!a.atMost(RuleBlocks, "blocks and branches in "+name, s.blocks(), maxBlocks),
 			!a.atMost(RuleBrTable, "entries in a br_table of "+name, s.brTable, maxBrTable),
-			!a.atMost(RuleStack, "operands on the stack of "+name, s.stack, maxStack):
+			!a.atMost(RuleStack, "operands on the stack of "+name, s.stack, maxStack),
+			!a.atMost(RuleFunctionSize, "instructions in "+name+", calls, loads, stores and divisions counted as several", s.weight, maxWeight):
 			return
 		}
 		cost := s.cost()
@@ -124,11 +144,20 @@ func (u *localUse) first(local uint32, body int) bool {
 // shape reads one body, the body'th from 1.
 func (a *admission) shape(c *wasmbin.Code, body int, locals *localUse) shape {
 	s := shape{instrs: len(c.Body)}
-	depth, stack := 0, 0
+	depth, stack, straight := 0, 0, 0
 	var loops []int // depths of the open ones
 	locals.block++
 	for _, in := range c.Body {
 		op := in.Op
+		s.weight += weight(op)
+		if straight++; op == wasmbin.OpCall || op == wasmbin.OpCallIndirect {
+			straight += callUnits
+		}
+		if straight > straightUnits {
+			straight = 0
+			locals.block++
+			s.halves += halvesAsk
+		}
 		switch {
 		case op == wasmbin.OpBlock || op == wasmbin.OpLoop || op == wasmbin.OpIf:
 			locals.block++
@@ -214,6 +243,22 @@ func pushes(op wasmbin.Op) int {
 	return 0
 }
 
+// weight is as how many instructions an operator counts.
+func weight(op wasmbin.Op) int {
+	switch {
+	case op == wasmbin.OpCallIndirect:
+		return weightCallIndirect
+	case op == wasmbin.OpCall || op == wasmbin.OpRefFunc:
+		return weightCall
+	case op >= wasmbin.OpI32DivS && op <= wasmbin.OpI32RemU, op >= wasmbin.OpI64DivS && op <= wasmbin.OpI64RemU,
+		op >= wasmbin.OpI32TruncF32S && op <= wasmbin.OpI32TruncF64U, op >= wasmbin.OpI64TruncF32S && op <= wasmbin.OpI64TruncF64U:
+		return weightDivide
+	case op >= wasmbin.OpI32Load && op <= wasmbin.OpI64Store32, op == wasmbin.OpTableGet || op == wasmbin.OpTableSet:
+		return weightAccess
+	}
+	return 1
+}
+
 // binaryOp tells whether an operator takes two numbers and gives one.
 func binaryOp(op wasmbin.Op) bool {
 	return op >= wasmbin.OpI32Eq && op <= wasmbin.OpI32GeU || op >= wasmbin.OpI64Eq && op <= wasmbin.OpF64Ge ||
@@ -225,7 +270,7 @@ func binaryOp(op wasmbin.Op) bool {
 // far from overflow.
 func (s shape) cost() int64 {
 	blocks, locals := int64(s.blocks()), int64(s.locals)
-	return int64(s.instrs)*costInstr +
+	return int64(s.weight)*costInstr +
 		blocks*blocks*costBlockPair +
 		blocks*locals*(costBlockLocal+locals*costLocalPair) +
 		locals*locals*int64(s.loops)*int64(s.loopDepth+1)*costLoopLocal +

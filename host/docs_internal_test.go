@@ -96,3 +96,16 @@ func TestRulesAreDocumented(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, want, string(got), "run the test with -update")
 }
+
+// Spec 1.1: whoever writes a strategy without pluginapi finds every export, with its signature, and what there is to import.
+func TestContractIsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/writing-strategies.md")
+	require.NoError(t, err)
+	for _, c := range contractExports {
+		require.Contains(t, string(page), fmt.Sprintf("| `%s` | %s |", c.name, typeText(c.typ)))
+	}
+	require.Contains(t, string(page), "| `"+exportMemory+"` | memory |")
+	for name := range hostFuncs[droverModule] {
+		require.Contains(t, string(page), "`"+droverModule+"."+name+"`")
+	}
+}

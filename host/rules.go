@@ -99,7 +99,7 @@ var fixInit = fmt.Sprintf("see the message; start section, _initialize, drover_c
 const (
 	fixFeature = "build for the base feature set: C and Rust -mcpu=mvp or without the +feature flag, AssemblyScript --disable; Go and TinyGo need no flag"
 	fixSmaller = "split the function, lower the optimiser's inlining and unrolling, or move tables of constants into data"
-	fixExport  = "export it as the contract says: see pluginapi, or the header and the crate beside the examples"
+	fixExport  = "export it as the contract says: pluginapi does so in Go, docs/writing-strategies.md says how other languages do"
 )
 
 var ruleTexts = map[Rule]ruleText{
@@ -122,7 +122,7 @@ var ruleTexts = map[Rule]ruleText{
 	RuleStackSwitching:  {SeverityError, "uses stack switching", fixFeature},
 	RuleUnknownOpcode:   {SeverityError, "holds an instruction of no known feature", "build with an older target, or hand in a newer file"},
 
-	RuleMemoryLimit:   {SeverityError, "asks for more memory at the start than its limit", "lower the initial memory, or raise memory in node.toml (at most 64MiB)"},
+	RuleMemoryLimit:   {SeverityError, "asks for more memory at the start than its limit", "lower the initial memory, or raise memory in node.toml and with --memory (at most 64MiB)"},
 	RuleTableSize:     {SeverityError, fmt.Sprintf("has more than %d tables, more than %d elements in all of them at the start, or in element segments", maxTables, maxTableSize), "lower the initial size of the table to the number of functions in it"},
 	RuleTypeCount:     {SeverityError, fmt.Sprintf("declares more than %d types", maxTypes), fixSmaller},
 	RuleSignature:     {SeverityError, fmt.Sprintf("a function type has more than %d parameters or %d results", maxParams, maxResults), "pass a pointer to a structure"},
@@ -132,7 +132,7 @@ var ruleTexts = map[Rule]ruleText{
 	RuleSegmentCount:  {SeverityError, fmt.Sprintf("has more than %d data and element segments", maxSegments), "let the linker merge them"},
 	RuleDataSize:      {SeverityError, "its data does not fit into its memory limit", "ship less data, or raise memory in node.toml (at most 64MiB)"},
 	RuleLocals:        {SeverityError, fmt.Sprintf("a function has more than %d locals, parameters included", maxLocals), fixSmaller},
-	RuleFunctionSize:  {SeverityError, fmt.Sprintf("a function has more than %d instructions", maxInstructions), fixSmaller},
+	RuleFunctionSize:  {SeverityError, fmt.Sprintf("a function has more than %d instructions, or %d with each call_indirect counted as %d, each division and truncation as %d, and each call, load and store as %d", maxInstructions, maxWeight, weightCallIndirect, weightDivide, weightAccess), fixSmaller},
 	RuleNesting:       {SeverityError, fmt.Sprintf("blocks nest more than %d deep", maxNesting), fixSmaller},
 	RuleBlocks:        {SeverityError, fmt.Sprintf("a function has more than %d branches and blocks, with those that metering adds", maxBlocks), fixSmaller},
 	RuleBrTable:       {SeverityError, fmt.Sprintf("a br_table has more than %d entries", maxBrTable), "use a table in memory"},
@@ -140,7 +140,7 @@ var ruleTexts = map[Rule]ruleText{
 	RuleCompileCost:   {SeverityError, fmt.Sprintf("compiling it would take more than %.0f s and %.1f s a MiB, by an estimate for a busy machine", compileCostBase/1e9, compileCostPerByte*float64(1<<20)/1e9), fixSmaller},
 
 	RuleReservedName:     {SeverityError, "uses a name that the host keeps for itself", "rename the import or export"},
-	RuleImport:           {SeverityError, "imports what a strategy cannot have", "remove the import: only drover.log and the fixed WASI stubs exist (no files, no network, no real clock)"},
+	RuleImport:           {SeverityError, "imports what a strategy cannot have", "remove the import: only drover.log and the fixed WASI stubs exist (no files, no network, no real clock); what a linker imports from env (memory, memset) it did not find: docs/writing-strategies.md has flags that build"},
 	RuleImportType:       {SeverityError, "imports a function with another signature than the host's", fixExport},
 	RuleExportMemory:     {SeverityError, "does not export its memory as \"memory\"", fixExport},
 	RuleExportABI:        {SeverityError, "lacks the marker drover_abi_v1: it is no strategy, or one for another contract", fixExport},

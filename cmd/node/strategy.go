@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/droverhq/drover/host"
+	"github.com/droverhq/drover/internal/config"
 	"github.com/droverhq/drover/pluginapi"
 	"github.com/droverhq/drover/pluginapi/snapshotfile"
 	"github.com/droverhq/drover/strategies"
@@ -87,7 +88,9 @@ func readFile(path string, most int64) ([]byte, error) {
 
 func readUpTo(r io.Reader, name string, most int64) ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(r, most))
-	if err != nil {
+	if _, named := errors.AsType[*fs.PathError](err); named {
+		return nil, err
+	} else if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
 	return b, nil
@@ -124,19 +127,24 @@ included. Each finding names a rule, listed in docs/strategy-rules.md, and what 
 Exit code 0 if the module is admitted, 3 if it is refused.`,
 		Args: oneStrategy,
 	}
-	config := cmd.Flags().String("strategy-config", "", "configuration as a `JSON` object, as in [type.config]")
+	settings := cmd.Flags().String("strategy-config", "", "configuration as a `JSON` object, as in [type.config]")
+	limits := limitFlags(cmd)
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		most, err := limits()
+		if err != nil {
+			return err
+		}
 		wasm, err := readModule(args[0])
 		if err != nil {
 			return err
 		}
-		encoded, err := strategyConfig(*config)
+		encoded, err := strategyConfig(*settings)
 		if err != nil {
 			return err
 		}
 		return withRuntime(cmd.Context(), host.Compiler, func(rt *host.Runtime) error {
-			rep, err := rt.Check(cmd.Context(), wasm, host.Limits{}, encoded)
+			rep, err := rt.Check(cmd.Context(), wasm, most, encoded)
 			if err != nil {
 				return err
 			}
@@ -153,6 +161,26 @@ Exit code 0 if the module is admitted, 3 if it is refused.`,
 		})
 	}
 	return cmd
+}
+
+// limitFlags adds --fuel and --memory, which a type has in node.toml and a module is admitted under.
+func limitFlags(cmd *cobra.Command) func() (host.Limits, error) {
+	fuel := cmd.Flags().Int64("fuel", host.DefaultFuel, "fuel of one call, in units")
+	memory := cmd.Flags().String("memory", (host.DefaultMemoryPages * host.PageBytes * config.Bytes(1)).String(), "most memory, a `size`")
+	return func() (host.Limits, error) {
+		help := fmt.Sprintf("run '%s --help'", cmd.CommandPath())
+		if *fuel < 1 || *fuel > host.MaxFuel {
+			return host.Limits{}, usageError(fmt.Errorf("--fuel %d: between 1 and %d", *fuel, int64(host.MaxFuel)), help)
+		}
+		size, err := config.ParseBytes(*memory)
+		if err == nil && (size < host.PageBytes || size > host.MaxMemoryPages*host.PageBytes || size%host.PageBytes != 0) {
+			err = errors.New("want a multiple of 64KiB, at most 64MiB")
+		}
+		if err != nil {
+			return host.Limits{}, usageError(fmt.Errorf("--memory %q: %w", *memory, err), help)
+		}
+		return host.Limits{Fuel: *fuel, MemoryPages: uint32(size / host.PageBytes)}, nil
+	}
 }
 
 // strategyConfig encodes a configuration from the command line; none is nil.
@@ -206,14 +234,19 @@ func newStrategyDescribeCommand() *cobra.Command {
 		Short: "Show what a strategy says it is, and its configuration keys",
 		Args:  oneStrategy,
 	}
+	limits := limitFlags(cmd)
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		most, err := limits()
+		if err != nil {
+			return err
+		}
 		wasm, err := readModule(args[0])
 		if err != nil {
 			return err
 		}
 		return withRuntime(cmd.Context(), host.Compiler, func(rt *host.Runtime) error {
-			s, err := rt.Load(cmd.Context(), wasm, host.Limits{}, nil)
+			s, err := rt.Load(cmd.Context(), wasm, most, nil)
 			if re, ok := errors.AsType[*host.RefusedError](err); ok {
 				rep := host.Report{Digest: host.DigestOf(wasm), ABI: host.ABI, Findings: re.Findings}
 				if err := printReport(cmd.ErrOrStderr(), args[0], rep); err != nil {
@@ -225,7 +258,11 @@ func newStrategyDescribeCommand() *cobra.Command {
 			}
 			d, err := s.Describe(cmd.Context())
 			if err = errors.Join(err, s.Close(cmd.Context())); err != nil {
-				return fmt.Errorf("%s: %w", args[0], err)
+				err = fmt.Errorf("%s: %w", args[0], err)
+				if errors.Is(err, host.ErrNoDescription) {
+					err = withHint(err, "export drover_describe, or give the strategy a Describe; it is admitted without, too")
+				}
+				return err
 			}
 			if *asJSON {
 				return writeJSON(cmd.OutOrStdout(), describe(d, s.Digest()))

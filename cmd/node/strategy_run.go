@@ -27,7 +27,7 @@ type runFlags struct {
 	op, input, engine string
 	shards            []uint
 	repeat            int
-	fuel              int64
+	limits            func() (host.Limits, error)
 	budget            time.Duration
 }
 
@@ -101,7 +101,7 @@ Exit codes: 0 ok, 2 usage, 3 the module is refused, 4 any other verdict, 1 anyth
 	flags.UintSliceVar(&f.shards, "shards", nil, "`shards` that need a home, for allocate (default: the input's own, else all without one)")
 	flags.IntVar(&f.repeat, "repeat", 1, "number of calls")
 	flags.StringVar(&f.engine, "engine", host.Compiler.String(), "compiler or interpreter")
-	flags.Int64Var(&f.fuel, "fuel", host.DefaultFuel, "fuel of one call, in units")
+	f.limits = limitFlags(cmd)
 	flags.DurationVar(&f.budget, "budget", host.DefaultBudget, "wall-clock time of one call")
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -137,8 +137,12 @@ Exit codes: 0 ok, 2 usage, 3 the module is refused, 4 any other verdict, 1 anyth
 func (f *runFlags) request(cmd *cobra.Command, arg string) (*runRequest, error) {
 	help := "run 'drover strategy run --help'"
 	usage := func(format string, args ...any) error { return usageError(fmt.Errorf(format, args...), help) }
-	req := &runRequest{name: arg, repeat: f.repeat, limits: host.Limits{Fuel: f.fuel, Budget: f.budget}}
+	req := &runRequest{name: arg, repeat: f.repeat}
 	var err error
+	if req.limits, err = f.limits(); err != nil {
+		return nil, err
+	}
+	req.limits.Budget = f.budget
 	if req.engine, err = host.ParseEngine(f.engine); err != nil {
 		return nil, usage("--engine: %w", err)
 	}
@@ -147,8 +151,6 @@ func (f *runFlags) request(cmd *cobra.Command, arg string) (*runRequest, error) 
 		return nil, usage("--input is missing: name a file with the snapshot")
 	case f.repeat < 1:
 		return nil, usage("--repeat %d: at least 1", f.repeat)
-	case f.fuel < 1 || f.fuel > host.MaxFuel:
-		return nil, usage("--fuel %d: between 1 and %d", f.fuel, int64(host.MaxFuel))
 	case f.budget <= 0:
 		return nil, usage("--budget %s: must be positive", f.budget)
 	}
