@@ -199,13 +199,20 @@ func pollOneoff(in *instance, stack []uint64) uint32 {
 	if !ok {
 		return wasiFault
 	}
-	events := make([]byte, n*eventBytes)
-	for i := range int(n) {
-		sub, event := subs[i*subscriptionBytes:], events[i*eventBytes:]
-		copy(event[:8], sub[:8]) // user data
-		event[10] = sub[8]       // kind: clock, read, write
+	var events [maxSubscriptions][eventBytes]byte // the two may overlap in the guest
+	for i := range events[:n] {
+		sub := subs[i*subscriptionBytes:]
+		copy(events[i][:8], sub[:8]) // user data
+		events[i][10] = sub[8]       // kind: clock, read, write
 	}
-	if !mem.Write(uint32(stack[1]), events) || !mem.WriteUint32Le(uint32(stack[3]), n) {
+	due, ok := mem.Read(uint32(stack[1]), n*eventBytes)
+	if !ok {
+		return wasiFault
+	}
+	for i := range events[:n] {
+		copy(due[i*eventBytes:], events[i][:])
+	}
+	if !mem.WriteUint32Le(uint32(stack[3]), n) {
 		return wasiFault
 	}
 	return wasiOK
