@@ -260,7 +260,7 @@ func TestBombsAreRefused(t *testing.T) {
 		"many functions":       {bomb{bodies: repeatBody(20_000, body(0, nil))}, host.RuleFunctionCount},
 		"many imports":         {bomb{imports: 25_000}, host.RuleFunctionCount},
 		"many middling ones":   {bomb{bodies: repeatBody(40, shapes["nested loops"](800, 0).bodies[0])}, host.RuleCompileCost},
-		"many that jump":       {bomb{table: cat(1, 0x70, 0, 1), bodies: repeatBody(50, shapes["indirect calls"](4_800, 0).bodies[0])}, host.RuleCompileCost},
+		"many that jump":       {bomb{table: cat(1, 0x70, 0, 1), bodies: repeatBody(60, shapes["indirect calls"](1_900, 0).bodies[0])}, host.RuleCompileCost},
 		"many that merge":      {bomb{bodies: repeatBody(40, shapes["locals in loops"](40, 120).bodies[0])}, host.RuleCompileCost},
 		"many that pile a bit": {bomb{bodies: repeatBody(40, shapes["ifs over locals"](100, 300).bodies[0])}, host.RuleCompileCost},
 	} {
@@ -358,7 +358,7 @@ func TestJustBelowTheCaps(t *testing.T) {
 		{"calls", 900, 100},
 		{"calls over locals", 2_500, 1_500},
 		{"straight code over locals", 19_000, 4_000},
-		{"indirect calls", 4_800, 0},
+		{"indirect calls", 1_900, 0},
 		{"divisions", 11_000, 0},
 		{"loads", 9_000, 0},
 		{"fills", 950, 0},

@@ -33,7 +33,7 @@ const (
 	weightAccess       = 10 // a load, a store, an entry of a table
 	weightCall         = 10 // call and ref.func
 	weightDivide       = 15 // a division, a truncation of a float
-	weightCallIndirect = 40
+	weightCallIndirect = 100
 )
 
 // Metering interrupts straight code: after so many units without a branch, of
