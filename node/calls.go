@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -290,10 +291,14 @@ const (
 )
 
 // callLeader makes a call to whoever leads, waiting out an election. It repeats a call only where it surely was not carried out, or changes nothing;
-// after any other break of the connection the caller is told that the outcome is unknown.
+// after any other break of the connection the caller is told that the outcome is unknown. A swap takes as long as ctx lets it: the leader compiles the
+// module first, and one after another.
 func (n *Node) callLeader(ctx context.Context, method string, body []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, leaderPatience)
+	search, cancel := context.WithTimeout(ctx, cmp.Or(n.opts.leaderPatience, leaderPatience))
 	defer cancel()
+	if method != callSwap {
+		ctx = search
+	}
 	for {
 		leader, _ := n.data.Leader()
 		err := errNotLeader
@@ -312,11 +317,14 @@ func (n *Node) callLeader(ctx context.Context, method string, body []byte) ([]by
 			return nil, err
 		case method == callStrategies, method == callExplain: // they change nothing
 		default:
-			return nil, &httpapi.Problem{Kind: httpapi.KindUnknownOutcome, Detail: "the coordinator went away before it answered: it may have been done",
-				Hint: "look first: drover cluster shards, drover strategy list"}
+			detail := "the coordinator went away before it answered: it may have been done"
+			if errors.Is(err, context.DeadlineExceeded) {
+				detail = "the coordinator has not answered in time: it may have been done"
+			}
+			return nil, &httpapi.Problem{Kind: httpapi.KindUnknownOutcome, Detail: detail, Hint: "look first: drover cluster shards, drover strategy list"}
 		}
 		select {
-		case <-ctx.Done():
+		case <-search.Done():
 			return nil, &httpapi.Problem{Kind: httpapi.KindUnavailable, Detail: "no coordinator can be reached",
 				Hint: "an election takes a second or two; if it lasts, see whether a majority of the voters is up: drover cluster members"}
 		case <-time.After(leaderRetry):

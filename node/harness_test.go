@@ -81,6 +81,8 @@ type fleet struct {
 	hang  chan struct{}
 	alone bool // what is started now joins nobody
 
+	leaderPatience time.Duration // of what is started now
+
 	mu     sync.Mutex
 	nodes  map[string]*member
 	newest map[sharding.ShardID]sharding.Epoch // begun so far
@@ -192,7 +194,7 @@ func (f *fleet) tryStart(c *Config) (*member, error) {
 	}
 	m := &member{cfg: c, faults: transport.NewFaults(1), done: make(chan struct{}), log: &lockedBuffer{}}
 	started := make(chan Addresses, 1)
-	n, err := New(c, Options{Logger: slog.New(slog.NewTextHandler(m.log, nil)), Faults: m.faults, FastGossip: true, Started: func(a Addresses) { started <- a }},
+	n, err := New(c, Options{Logger: slog.New(slog.NewTextHandler(m.log, nil)), Faults: m.faults, FastGossip: true, leaderPatience: f.leaderPatience, Started: func(a Addresses) { started <- a }},
 		f.kindFor(sharding.NodeID(c.Name)))
 	if err != nil {
 		return nil, err

@@ -70,6 +70,8 @@ type Options struct {
 	FastGossip bool
 	// Started is called once the node serves HTTP, with the addresses that it has bound.
 	Started func(Addresses)
+	// leaderPatience is how long a leader is looked for, and has to answer any call but a swap; 0: leaderPatience.
+	leaderPatience time.Duration
 }
 
 // Addresses are those that a node has bound, host:port.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/fxamacker/cbor/v2"
 	"github.com/stretchr/testify/assert"
@@ -134,4 +135,23 @@ func TestSwapTellsWhatIsOdd(t *testing.T) {
 	var led *httpapi.Problem
 	require.ErrorAs(t, err, &led)
 	assert.Equal(t, p.Findings, led.Findings)
+}
+
+// Spec 1.4: the leader compiles the module of a swap before it answers, which may take longer than any other answer: the asking node waits for it. It gives
+// up on other calls, and says that it did.
+func TestSwapWaitsForTheLeader(t *testing.T) {
+	f := newFleet(t)
+	a := f.start(f.config("a"))
+	f.leaderPatience = 200 * time.Millisecond
+	b := f.start(f.config("b"))
+	f.settled()
+	require.True(t, a.leads())
+	a.faults.Delay(transport.Where{Class: transport.Call, Direction: transport.In, Peer: "b"}, 2*f.leaderPatience)
+	order, err := cbor.Marshal(swapOrder{Type: "ledger", Spec: protocol.StrategySpec{Digest: sha256.Sum256([]byte("no wasm"))}, Module: []byte("no wasm")})
+	require.NoError(t, err)
+	_, err = b.callLeader(t.Context(), callSwap, order)
+	assert.Equal(t, httpapi.KindRefusedStrategy, kindOf(err), "%v", err)
+	err = api{b.Node}.Pause(t.Context(), true)
+	assert.Equal(t, httpapi.KindUnknownOutcome, kindOf(err), "%v", err)
+	assert.ErrorContains(t, err, "has not answered in time")
 }

@@ -63,7 +63,7 @@ func (c *Client) Strategies(ctx context.Context) (httpapi.StrategiesView, error)
 
 // Swap replaces a type's strategy; source is for people.
 func (c *Client) Swap(ctx context.Context, typ, source string, shadow bool, b httpapi.SwapBody) (httpapi.SwapView, error) {
-	r := request{method: http.MethodPut, path: "/cluster/strategies/" + segment(typ), query: url.Values{}, contentType: "application/json"}
+	r := request{method: http.MethodPut, path: "/cluster/strategies/" + segment(typ), query: url.Values{}, contentType: "application/json", timeout: httpapi.SwapTimeout + 10*time.Second}
 	if source != "" {
 		r.query.Set("source", source)
 	}

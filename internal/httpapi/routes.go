@@ -101,7 +101,7 @@ var routes = []route{
 			{"application/json", SwapBody{}, "what to change; what is left out stays"},
 		},
 		status: 200, reply: SwapView{},
-		problems: []Kind{KindTooLarge, KindUnknownType, KindUnknownModule, KindRefusedStrategy, KindConflict, KindUnavailable, KindUnknownOutcome, KindNotYet}, handle: (*Server).swap},
+		problems: []Kind{KindTooLarge, KindUnknownType, KindUnknownModule, KindRefusedStrategy, KindConflict, KindUnavailable, KindUnknownOutcome, KindNotYet}, ownTime: true, handle: (*Server).swap},
 	{method: http.MethodGet, pattern: "/cluster/dead-letters", access: read, summary: "Messages that reached no entity, of this node", status: 200, reply: DeadLettersView{}, handle: (*Server).deadLetters},
 	{method: http.MethodPost, pattern: "/cluster/drain", access: admin, summary: "Hand the shards of a node to the others; it gets no new ones",
 		query: []param{{name: "node", doc: "default: this node"}, {name: "on", doc: "false ends the drain", oneOf: []string{"true", "false"}}}, status: 202, problems: operating, handle: (*Server).drain},

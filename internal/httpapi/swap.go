@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -26,6 +27,9 @@ const (
 	maxConfig   = 1 << 20
 	maxSwapJSON = maxModule/3*4 + maxConfig + 1<<10
 )
+
+// SwapTimeout bounds a swap: the node that is asked and the leader compile the module, and each of them compiles one after another.
+const SwapTimeout = 5 * time.Minute
 
 var wasmMagic = []byte("\x00asm")
 
@@ -74,7 +78,9 @@ func (s *Server) swap(c *call) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.node.Swap(c.r.Context(), r)
+	ctx, cancel := context.WithTimeout(c.r.Context(), SwapTimeout)
+	defer cancel()
+	v, err := s.node.Swap(ctx, r)
 	if err != nil {
 		return err
 	}
