@@ -115,11 +115,11 @@ func (in *instance) give(input []byte) (ptr uint32, err error) {
 
 // How long an answer may be. Reading one costs the host time, which the budget
 // covers by an estimate alone, and memory: it may be no longer than there is
-// something to say.
+// something to say, and than can be read in two thirds of the default budget.
 const (
 	outputBase     = 64 << 10 // descriptions included
 	outputPerShard = 160      // a move or a home, and a reason
-	maxOutput      = 16 << 20
+	maxOutput      = 8 << 20
 )
 
 // mostOutput is the longest answer about so many shards, in bytes.
