@@ -46,7 +46,7 @@ func (m *Module) instantiate(mem *memories) (*instance, error) {
 		in.memory = mem.allocate(most)
 		return in.memory
 	})
-	mod, err := m.rt.wazero.InstantiateModule(experimental.WithMemoryAllocator(in.ctx, allocator), m.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions())
+	mod, err := m.in.InstantiateModule(experimental.WithMemoryAllocator(in.ctx, allocator), m.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions())
 	if err != nil {
 		return nil, guestError(err)
 	}
