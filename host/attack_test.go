@@ -189,7 +189,7 @@ func TestMillionMoves(t *testing.T) {
 	}
 }
 
-// What reading the answer takes is the call's too: 15 MB take longer than is left of this budget, and are not read.
+// What reading the answer takes is the call's too: 7.5 MB take longer than all of this budget, and are not read.
 func TestBudgetCoversTheAnswer(t *testing.T) {
 	load := func(budget time.Duration) host.Result {
 		s := load(t, host.Compiler, fixture(t, "attack/long-answer"), host.Limits{Fuel: host.MaxFuel, MemoryPages: 300, Budget: budget})
@@ -198,7 +198,7 @@ func TestBudgetCoversTheAnswer(t *testing.T) {
 	res := load(time.Minute)
 	require.NoError(t, res.Err)
 	require.Len(t, res.Plan.Moves, 1000)
-	require.ErrorIs(t, load(100*time.Millisecond).Err, host.ErrBudget)
+	require.ErrorIs(t, load(50*time.Millisecond).Err, host.ErrBudget)
 }
 
 // Spec 1.3: memory that grew is gone at the next call, and the call still counts.

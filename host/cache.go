@@ -87,7 +87,7 @@ type cacheFile struct {
 // that are still being written, and what is no file: reading a pipe or a device
 // need not come to an end.
 func cacheFiles(dir string) (code, temp, foreign []cacheFile, err error) {
-	all, err := filepath.Glob(filepath.Join(dir, "*", "*"))
+	all, err := filesBelow(dir)
 	for _, f := range all {
 		info, err := os.Lstat(f)
 		if err != nil {
@@ -109,6 +109,28 @@ func cacheFiles(dir string) (code, temp, foreign []cacheFile, err error) {
 	}
 	slices.SortFunc(code, func(a, b cacheFile) int { return b.modified.Compare(a.modified) })
 	return code, temp, foreign, err
+}
+
+// filesBelow returns what lies in the directories in dir.
+func filesBelow(dir string) (paths []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		inner := filepath.Join(dir, e.Name())
+		files, ierr := os.ReadDir(inner)
+		if ierr != nil && !errors.Is(ierr, fs.ErrNotExist) { // another process has removed it
+			err = errors.Join(err, ierr)
+		}
+		for _, f := range files {
+			paths = append(paths, filepath.Join(inner, f.Name()))
+		}
+	}
+	return paths, err
 }
 
 // sweepCache removes every file that is not what sealCache saw, the oldest ones

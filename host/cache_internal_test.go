@@ -81,3 +81,40 @@ func TestSweepCacheReadsFilesAlone(t *testing.T) {
 	}
 	require.FileExists(t, outside)
 }
+
+// A data_dir may be called as it likes: what would be a pattern elsewhere is a name.
+func TestSweepCacheOfAnyName(t *testing.T) {
+	for _, name := range []string{"node[1]", "node[", "*"} {
+		dir := filepath.Join(t.TempDir(), name)
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, "wazero"), 0o700))
+		sealed, unsealed := filepath.Join(dir, "wazero", "sealed"), filepath.Join(dir, "wazero", "unsealed")
+		require.NoError(t, os.WriteFile(sealed, []byte("code"), 0o600))
+		require.NoError(t, sealCache(dir), name)
+		require.NoError(t, os.WriteFile(unsealed, []byte("code"), 0o600))
+		require.NoError(t, sweepCache(dir, maxCacheBytes), name)
+		require.FileExists(t, sealed, name)
+		require.NoFileExists(t, unsealed, name)
+	}
+}
+
+// A cache that is gone, or that nothing can be written to, costs the next start a compilation, and no strategy its place.
+func TestCacheThatIsGone(t *testing.T) {
+	ctx := t.Context()
+	for name, spoil := range map[string]func(dir string) error{
+		"removed": func(string) error { return nil },
+		"a file":  func(dir string) error { return os.WriteFile(dir, nil, 0o600) },
+	} {
+		dir := filepath.Join(t.TempDir(), "cache")
+		rt, err := NewRuntime(ctx, Options{CacheDir: dir})
+		require.NoError(t, err)
+		require.NoError(t, os.RemoveAll(rt.cacheDir))
+		require.NoError(t, spoil(rt.cacheDir))
+		wasm, err := os.ReadFile("testdata/attack/well-behaved.wasm")
+		require.NoError(t, err)
+		s, err := rt.Load(ctx, wasm, Limits{}, nil)
+		require.NoError(t, err, name)
+		require.NoError(t, s.Rebalance(ctx, warmUp()).Err, name)
+		require.NoError(t, s.Close(ctx))
+		require.NoError(t, rt.Close(ctx))
+	}
+}

@@ -37,6 +37,7 @@ type code struct {
 	done   chan struct{}      // closed once the rest is set
 	cancel context.CancelFunc // of the compilation
 
+	in       wazero.Runtime // what it was compiled in
 	compiled wazero.CompiledModule
 	rewrite  *fuel.Result
 	findings []Finding // warnings
@@ -196,14 +197,15 @@ func (r *Runtime) compile(ctx context.Context, c *code, decoded *wasmbin.Module,
 	}
 	timed, cancel := context.WithTimeout(experimental.WithCompilationWorkers(ctx, compileWorkers), timeout)
 	defer cancel()
-	compiled, err := r.wazero.CompileModule(timed, res.Wasm)
+	in := r.wazero
+	compiled, err := in.CompileModule(timed, res.Wasm)
 	if err != nil && timed.Err() == nil && r.cacheDir != "" {
-		// A damaged file in the cache, or one that cannot be read: once more
-		// without it.
-		if cerr := clearCache(r.cacheDir); cerr != nil {
-			return fmt.Errorf("compile %s: %w", c.key.digest, errors.Join(err, cerr))
+		// A full disk, or a file that is damaged or cannot be read: the cache is no
+		// reason to be without a strategy.
+		r.log.WarnContext(ctx, "a strategy is compiled without the cache, which is cleared", "dir", r.cacheDir, "error", errors.Join(err, clearCache(r.cacheDir)))
+		if in, err = r.withoutCache(ctx); err == nil {
+			compiled, err = in.CompileModule(timed, res.Wasm)
 		}
-		compiled, err = r.wazero.CompileModule(timed, res.Wasm)
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -213,15 +215,28 @@ func (r *Runtime) compile(ctx context.Context, c *code, decoded *wasmbin.Module,
 	case err != nil:
 		return fmt.Errorf("compile %s: %w", c.key.digest, err)
 	}
-	if r.cacheDir != "" {
+	if r.cacheDir != "" && in == r.wazero {
 		if err := sealCache(r.cacheDir); err != nil {
 			// Swept at the next start; nothing else needs it.
 			r.log.WarnContext(ctx, "cache of compiled strategies", "error", err)
 		}
 	}
-	c.compiled, c.rewrite = compiled, res
+	c.in, c.compiled, c.rewrite = in, compiled, res
 	res.Wasm = nil // as large as the module, and of no more use
 	return nil
+}
+
+// withoutCache returns a runtime that keeps nothing on disk. Whoever compiles may
+// call it.
+func (r *Runtime) withoutCache(ctx context.Context) (wazero.Runtime, error) {
+	if r.uncached == nil {
+		uncached := wazero.NewRuntimeWithConfig(ctx, runtimeConfig(r.engine))
+		if err := instantiateHostModules(ctx, uncached); err != nil {
+			return nil, errors.Join(err, uncached.Close(ctx))
+		}
+		r.uncached = uncached
+	}
+	return r.uncached, nil
 }
 
 // fresh tells whether an instance cannot be brought back to its image.

@@ -46,7 +46,7 @@ func (m *Module) instantiate(mem *memories) (*instance, error) {
 		in.memory = mem.allocate(most)
 		return in.memory
 	})
-	mod, err := m.rt.wazero.InstantiateModule(experimental.WithMemoryAllocator(in.ctx, allocator), m.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions())
+	mod, err := m.in.InstantiateModule(experimental.WithMemoryAllocator(in.ctx, allocator), m.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions())
 	if err != nil {
 		return nil, guestError(err)
 	}
@@ -115,11 +115,11 @@ func (in *instance) give(input []byte) (ptr uint32, err error) {
 
 // How long an answer may be. Reading one costs the host time, which the budget
 // covers by an estimate alone, and memory: it may be no longer than there is
-// something to say.
+// something to say, and than can be read in two thirds of the default budget.
 const (
 	outputBase     = 64 << 10 // descriptions included
 	outputPerShard = 160      // a move or a home, and a reason
-	maxOutput      = 16 << 20
+	maxOutput      = 8 << 20
 )
 
 // mostOutput is the longest answer about so many shards, in bytes.

@@ -223,6 +223,13 @@ func TestTimeToReadAnAnswer(t *testing.T) {
 	})
 }
 
+// The longest answer that is taken can be read within the budget that a call has by default, with a third of it left for the guest.
+func TestLongestAnswerFitsTheBudget(t *testing.T) {
+	require.LessOrEqual(t, maxOutput*readByte, DefaultBudget*2/3+time.Millisecond)
+	require.EqualValues(t, maxOutput, mostOutput(1_000_000))
+	require.Less(t, mostOutput(10_000), uint32(maxOutput))
+}
+
 func TestCancelledCall(t *testing.T) {
 	m, _ := newMeter(10)
 	why := errors.New("leader stepped down")

@@ -76,6 +76,8 @@ type Runtime struct {
 	wazero  wazero.Runtime
 	checker wazero.Runtime // validates modules before they are rewritten; compiles nothing
 	cache   wazero.CompilationCache
+	// uncached is what is compiled in where the cache is of no use; nil so far.
+	uncached wazero.Runtime
 	// cacheDir is where machine code lies; empty if it is not kept.
 	cacheDir string
 
@@ -132,5 +134,9 @@ func (r *Runtime) Close(ctx context.Context) error {
 	}
 	r.mu.Unlock()
 	r.compilations.Wait()
-	return errors.Join(r.checker.Close(ctx), r.wazero.Close(ctx), r.cache.Close(ctx))
+	var err error
+	if r.uncached != nil {
+		err = r.uncached.Close(ctx)
+	}
+	return errors.Join(err, r.checker.Close(ctx), r.wazero.Close(ctx), r.cache.Close(ctx))
 }

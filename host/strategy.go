@@ -179,15 +179,8 @@ func (s *Strategy) initialise(ctx context.Context, in *instance, budget time.Dur
 		lines, dropped := in.logs.take()
 		s.wasm.relay.relay(ctx, lines, dropped)
 	}()
-	if m.rewrite.Start {
-		if _, err := in.invoke(in.mod.ExportedFunction(startExport)); err != nil {
-			return RuleStart, err
-		}
-	}
-	if f := in.mod.ExportedFunction(exportInitialize); f != nil {
-		if _, err := in.invoke(f); err != nil {
-			return RuleInitialize, err
-		}
+	if rule, err := m.setUp(in); err != nil {
+		return rule, err
 	}
 	if f := in.mod.ExportedFunction(exportConfigure); f != nil {
 		config := []byte(s.config)
@@ -205,6 +198,21 @@ func (s *Strategy) initialise(ctx context.Context, in *instance, budget time.Dur
 		}
 	}
 	return RuleWarmUp, s.askWarmUp(in)
+}
+
+// setUp runs what comes before the configuration: start section and _initialize.
+func (m *Module) setUp(in *instance) (Rule, error) {
+	if m.rewrite.Start {
+		if _, err := in.invoke(in.mod.ExportedFunction(startExport)); err != nil {
+			return RuleStart, err
+		}
+	}
+	if f := in.mod.ExportedFunction(exportInitialize); f != nil {
+		if _, err := in.invoke(f); err != nil {
+			return RuleInitialize, err
+		}
+	}
+	return "", nil
 }
 
 // trial makes the warm-up call once more, as any call: with a call's fuel, and
@@ -302,14 +310,34 @@ func (s *Strategy) Describe(ctx context.Context) (pluginapi.Description, error) 
 }
 
 func (s *Strategy) describe(ctx context.Context, in *instance) (pluginapi.Description, error) {
-	f := in.mod.ExportedFunction(exportDescribe)
-	if f == nil {
-		return pluginapi.Description{}, ErrNoDescription
-	}
 	if s.wasm.image != nil && !in.restore(s.wasm.image) {
 		return pluginapi.Description{}, fmt.Errorf("%s: a new instance could not take the image", s.name)
 	}
 	in.begin(ctx, s.limits, time.Now())
+	return in.describe()
+}
+
+// Describe asks a module what it is before it is configured: whoever does not
+// know its keys may have no configuration that it takes.
+func (m *Module) Describe(ctx context.Context) (pluginapi.Description, error) {
+	in, err := m.instantiate(&memories{})
+	if err != nil {
+		return pluginapi.Description{}, m.refusal(RuleStart, err)
+	}
+	in.begin(ctx, Limits{Fuel: m.limits.InitFuel, Budget: m.rt.engine.initTimeout()}, time.Now())
+	if rule, err := m.setUp(in); err != nil {
+		return pluginapi.Description{}, errors.Join(m.refusal(rule, err), in.close())
+	}
+	d, err := in.describe()
+	return d, errors.Join(err, in.close())
+}
+
+// describe asks an instance whose meter has begun.
+func (in *instance) describe() (pluginapi.Description, error) {
+	f := in.mod.ExportedFunction(exportDescribe)
+	if f == nil {
+		return pluginapi.Description{}, ErrNoDescription
+	}
 	packed, err := in.invoke(f)
 	if err != nil {
 		return pluginapi.Description{}, err

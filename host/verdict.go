@@ -87,12 +87,10 @@ func VerdictOf(err error) (Verdict, bool) {
 	if err == nil {
 		return VerdictOK, true
 	}
+	refused := errors.Is(err, ErrRefused)
 	var call *CallError
-	if errors.As(err, &call) {
+	if errors.As(err, &call) && (!refused || errors.Is(call, ErrRefused)) { // else it is the cause of a refusal
 		return call.Verdict, true
 	}
-	if errors.Is(err, ErrRefused) {
-		return VerdictRefused, true
-	}
-	return 0, false
+	return VerdictRefused, refused
 }

@@ -246,7 +246,7 @@ func newStrategyDescribeCommand() *cobra.Command {
 			return err
 		}
 		return withRuntime(cmd.Context(), host.Compiler, func(rt *host.Runtime) error {
-			s, err := rt.Load(cmd.Context(), wasm, most, nil)
+			d, err := describeModule(cmd.Context(), rt, wasm, most)
 			if re, ok := errors.AsType[*host.RefusedError](err); ok {
 				rep := host.Report{Digest: host.DigestOf(wasm), ABI: host.ABI, Findings: re.Findings}
 				if err := printReport(cmd.ErrOrStderr(), args[0], rep); err != nil {
@@ -254,10 +254,6 @@ func newStrategyDescribeCommand() *cobra.Command {
 				}
 				return exitWith(exitRefused)
 			} else if err != nil {
-				return err
-			}
-			d, err := s.Describe(cmd.Context())
-			if err = errors.Join(err, s.Close(cmd.Context())); err != nil {
 				err = fmt.Errorf("%s: %w", args[0], err)
 				if errors.Is(err, host.ErrNoDescription) {
 					err = withHint(err, "export drover_describe, or give the strategy a Describe; it is admitted without, too")
@@ -265,12 +261,33 @@ func newStrategyDescribeCommand() *cobra.Command {
 				return err
 			}
 			if *asJSON {
-				return writeJSON(cmd.OutOrStdout(), describe(d, s.Digest()))
+				return writeJSON(cmd.OutOrStdout(), describe(d, host.DigestOf(wasm)))
 			}
-			return printDescription(cmd.OutOrStdout(), d, s.Digest())
+			return printDescription(cmd.OutOrStdout(), d, host.DigestOf(wasm))
 		})
 	}
 	return cmd
+}
+
+// describeModule admits a module and asks it what it is. One that refuses the empty configuration is asked before it is configured.
+func describeModule(ctx context.Context, rt *host.Runtime, wasm []byte, limits host.Limits) (pluginapi.Description, error) {
+	s, err := rt.Load(ctx, wasm, limits, nil)
+	if err == nil {
+		d, err := s.Describe(ctx)
+		return d, errors.Join(err, s.Close(ctx))
+	}
+	if host.RuleOf(err) != host.RuleConfigure {
+		return pluginapi.Description{}, err
+	}
+	m, merr := rt.Compile(ctx, wasm, limits)
+	if merr != nil {
+		return pluginapi.Description{}, merr
+	}
+	d, derr := m.Describe(ctx)
+	if derr = errors.Join(derr, m.Close(ctx)); derr != nil {
+		return pluginapi.Description{}, err
+	}
+	return d, nil
 }
 
 func describe(d pluginapi.Description, digest host.Digest) description {

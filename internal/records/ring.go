@@ -32,6 +32,8 @@ const (
 	// closePatience bounds the wait for a disk that hangs.
 	closePatience = 2 * time.Second
 	logEvery      = time.Minute
+	// nameTries bounds the search for the name of a new segment; the next record goes on with it.
+	nameTries = 64
 )
 
 // Config opens a Ring.
@@ -342,6 +344,14 @@ func (r *Ring) abandon() error {
 func (r *Ring) begin() error {
 	path := segmentPath(r.cfg.Dir, r.next)
 	file, err := r.openSegment(path, os.O_CREATE|os.O_EXCL)
+	for range nameTries { // a name that somebody has taken, with what is no segment or the last number there is
+		if !errors.Is(err, os.ErrExist) {
+			break
+		}
+		r.next += r.segmentRecords()
+		path = segmentPath(r.cfg.Dir, r.next)
+		file, err = r.openSegment(path, os.O_CREATE|os.O_EXCL)
+	}
 	if errors.Is(err, os.ErrNotExist) { // somebody has removed the directory
 		r.opened, r.segs = false, nil
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"sync"
@@ -424,6 +425,35 @@ func TestForeignFile(t *testing.T) {
 	require.ErrorIs(t, bad[0], ErrNoRecords)
 	require.ErrorContains(t, bad[0], path)
 	require.ErrorIs(t, Read(path, nil), ErrNoRecords)
+}
+
+// What has the name of the next segment, or the last name there is, does not end the ring.
+func TestNamesThatAreTaken(t *testing.T) {
+	for name, spoil := range map[string]func(dir string) error{
+		"a directory":  func(dir string) error { return os.Mkdir(segmentPath(dir, 0), 0o700) },
+		"a link":       func(dir string) error { return os.Symlink("nowhere", segmentPath(dir, 0)) },
+		"the last one": func(dir string) error { return os.WriteFile(segmentPath(dir, math.MaxUint64), []byte(magic), 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := Config{Dir: t.TempDir(), Bytes: 8 << 10}
+			require.NoError(t, spoil(cfg.Dir))
+			for range 4 { // starts
+				r, log := open(t, cfg)
+				for i := range 20 {
+					r.write(sample(i))
+				}
+				require.EqualValues(t, 20, r.Stats().Written, log.String())
+				require.LessOrEqual(t, r.Stats().Bytes, cfg.Bytes)
+				if r.file != nil {
+					require.NoError(t, r.file.Close())
+					r.file = nil
+				}
+			}
+			got, bad := readAll(t, cfg.Dir)
+			require.Empty(t, bad)
+			require.NotEmpty(t, got)
+		})
+	}
 }
 
 func FuzzSegment(f *testing.F) {

@@ -32,7 +32,14 @@ func (s *Strategist) count(t sharding.TypeName, spec protocol.StrategySpec, call
 		st = &typeStats{}
 		s.stats[t] = st
 	}
-	if of := keyOf(spec); st.of != of { // another strategy: the former one's figures are not its own
+	of := keyOf(spec)
+	if l := s.prepared[t]; st.of != of && l != nil && l.key == st.of {
+		for _, c := range calls { // in flight when another one came into force
+			st.addTotals(c)
+		}
+		return
+	}
+	if st.of != of { // another strategy: the former one's figures are not its own
 		*st = typeStats{of: of, allCalls: st.allCalls, allFailures: st.allFailures}
 	}
 	for _, c := range calls {
@@ -40,12 +47,18 @@ func (s *Strategist) count(t sharding.TypeName, spec protocol.StrategySpec, call
 	}
 }
 
-func (st *typeStats) add(c host.CallFigures) {
-	st.calls++
+func (st *typeStats) addTotals(c host.CallFigures) {
 	st.allCalls++
 	if c.Verdict != host.VerdictOK {
-		st.failures++
 		st.allFailures++
+	}
+}
+
+func (st *typeStats) add(c host.CallFigures) {
+	st.addTotals(c)
+	st.calls++
+	if c.Verdict != host.VerdictOK {
+		st.failures++
 	}
 	st.lastFuel = nil
 	if c.Fuel >= 0 {

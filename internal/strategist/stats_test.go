@@ -88,6 +88,15 @@ func TestSeries(t *testing.T) {
 	s = series()
 	assert.Equal(t, [host.VerdictOutput + 1]uint64{host.VerdictFuel: 1}, s.Verdicts)
 	assert.EqualValues(t, next.Fuel, s.Fuel)
+
+	// Spec 1.4: calls in flight finish on the old one. What such a call tells is not about the one in force.
+	b.count("t", first, []host.CallFigures{{Verdict: host.VerdictTrap, Fuel: -1}})
+	assert.Equal(t, s, series(), "the figures of the one in force are lost")
+	assert.EqualValues(t, 1, b.Stats("t", next).Calls)
+	calls, failures := b.Totals("t")
+	assert.EqualValues(t, 4, calls)
+	assert.EqualValues(t, 2, failures)
+
 	b.Prepare("t", first)
 	none("the former one is back")
 }

@@ -70,7 +70,7 @@ var attacks = []attack{
 	{"bad-cbor", "an answer that is no CBOR", pluginapi.OpAllocate, 8, 16},
 	{"million-moves", "10^6 moves of 16 shards", pluginapi.OpRebalance, 8, 16},
 	{"million-moves", "10^6 moves of 100 000 shards", pluginapi.OpRebalance, 100, 100_000},
-	{"long-answer", "10^5 moves of 100 000 shards, 15 MB", pluginapi.OpRebalance, 100, 100_000},
+	{"long-answer", "5·10^4 moves of 100 000 shards, 7.5 MB", pluginapi.OpRebalance, 100, 100_000},
 }
 
 func main() {

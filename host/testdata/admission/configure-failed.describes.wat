@@ -1,0 +1,16 @@
+;; Refuses every configuration, and says what it is: {"name": "needy", "version": "1"}.
+(module
+  (memory (export "memory") 1)
+  (data (i32.const 1024) "\a1\65moves\80")
+  (data (i32.const 1088) "\a1\65homes\81\00")
+  (data (i32.const 1152) "\a1\65error\68too cold")
+  (data (i32.const 1216) "\a2\64name\65needy\67version\611")
+  (func (export "drover_configure") (param i32 i32) (result i64) (i64.const 0x0000048000000010))
+  (func (export "drover_describe") (result i64) (i64.const 0x000004c000000016))
+  (func (export "drover_abi_v1"))
+  (func (export "drover_buffer") (param $len i32) (result i32)
+    (i32.const 4096))
+  (func (export "drover_allocate") (param $ptr i32) (param $len i32) (result i64)
+    (i64.const 0x0000044000000009))
+  (func (export "drover_rebalance") (param $ptr i32) (param $len i32) (result i64)
+    (i64.const 0x0000040000000008)))
