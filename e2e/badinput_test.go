@@ -178,9 +178,7 @@ func TestBadRequests(t *testing.T) {
 	require.Contains(t, string(said), "not-wasm")
 	require.Contains(t, string(said), "hint: ")
 	require.EqualValues(t, 1, a.valueOf("steady"), "nothing is lost")
-	s, err := a.strategy()
-	require.NoError(t, err)
-	require.Equal(t, "leastshard", s.Name)
+	a.awaitName("leastshard")
 	require.NotContains(t, a.log(), "panic")
 }
 
