@@ -35,7 +35,7 @@ func (n *node) unready(condition string) error {
 	err := n.get("/readyz", nil)
 	p, ok := errors.AsType[*problem](err)
 	if !ok || p.Status != http.StatusServiceUnavailable || !strings.Contains(p.Raw, fmt.Sprintf(`{"name":%q,"ok":false`, condition)) {
-		return fmt.Errorf("%s does not say that %q does not hold: %v", n.name, condition, err)
+		return fmt.Errorf("%s does not say that %q does not hold: %s", n.name, condition, fmt.Sprint(err)) // it may be none
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ type snapshotSink struct {
 func (s *snapshotSink) Write(b []byte) (int, error) {
 	n, err := s.SnapshotSink.Write(b)
 	if err != nil {
-		s.of.faults.note(snapshotFault, err)
+		err = s.of.faults.note(snapshotFault, err)
 	}
 	return n, err
 }

@@ -7,7 +7,8 @@ import "github.com/droverhq/drover/sharding"
 type Deliver struct {
 	Type     sharding.TypeName
 	Shard    sharding.ShardID
-	Epoch    sharding.Epoch  // what the sender believes; 0: not known
+	Epoch    sharding.Epoch  // what the sender believes, or who forwards; 0: not known
+	Origin   sharding.Epoch  // what the sender believed, once forwarded; else 0. See SentUnder
 	Sender   sharding.Member // who numbered it; equal to the peer unless forwarded
 	Seq      uint64
 	Hops     uint8 // at most MaxHops
@@ -18,6 +19,14 @@ type Deliver struct {
 	Command  Command
 	Entity   string
 	Payload  []byte
+}
+
+// SentUnder gives the epoch that the sender believed in. What it has sent since, to others, may be begun by whoever owns the shard under a later one.
+func (d *Deliver) SentUnder() sharding.Epoch {
+	if d.Origin > 0 {
+		return d.Origin
+	}
+	return d.Epoch
 }
 
 // MaxHops bounds forwarding (spec 3.3).

@@ -17,7 +17,7 @@ const (
 
 // Body of each data frame, in order. uv: unsigned varint; name: uv length, bytes; member: name, 16 bytes of incarnation.
 //
-//	Deliver      flags, name type, uv shard, uv epoch, member sender, uv seq, hops, [uv ask], [uv deadline], [uv held], [16 bytes, uv command], name entity, payload to the end
+//	Deliver      flags, name type, uv shard, uv epoch, member sender, uv seq, hops, [uv ask], [uv deadline], [uv held], [uv origin], [16 bytes, uv command], name entity, payload to the end
 //	Reply        flags, uv ask, status, [name type, uv shard, member owner, uv epoch], payload to the end
 //	SenderMoved  name type, uv shard, uv epoch, uv from, uv seq
 //	SenderDone   name type, uv shard, uv epoch, member sender, uv from, uv seq
@@ -27,7 +27,8 @@ const (
 	flagDeadline = 0x08
 	flagCommand  = 0x10
 	flagHeld     = 0x20
-	flagsDeliver = 0x3f
+	flagOrigin   = 0x40
+	flagsDeliver = 0x7f
 
 	flagHome   = 0x01
 	flagsReply = 0x01
@@ -87,6 +88,9 @@ func appendDeliver(dst []byte, m *Deliver) ([]byte, error) {
 	if m.Held != 0 {
 		flags |= flagHeld
 	}
+	if m.Origin != 0 {
+		flags |= flagOrigin
+	}
 	if m.Command != (Command{}) {
 		flags |= flagCommand
 	}
@@ -110,6 +114,9 @@ func appendDeliver(dst []byte, m *Deliver) ([]byte, error) {
 	}
 	if flags&flagHeld != 0 {
 		dst = binary.AppendUvarint(dst, uint64(m.Held))
+	}
+	if flags&flagOrigin != 0 {
+		dst = binary.AppendUvarint(dst, uint64(m.Origin))
 	}
 	if flags&flagCommand != 0 {
 		dst = append(dst, m.Command.Client[:]...)
@@ -196,6 +203,9 @@ func decodeData(kind FrameKind, body []byte) (Message, error) {
 				r.fail(errors.New("time held is out of range"))
 			}
 			m.Held = uint32(h)
+		}
+		if flags&flagOrigin != 0 {
+			m.Origin = sharding.Epoch(r.uvarint())
 		}
 		if flags&flagCommand != 0 {
 			m.Command.Client = r.incarnation()

@@ -33,6 +33,7 @@ func dataCases() []dataCase {
 		{"tell", &Deliver{Type: "counter", Shard: 7, Epoch: 3, Sender: a, Seq: 300, Entity: "user-42", Payload: []byte("hello")}},
 		{"ask", &Deliver{Type: "counter", Shard: 99, Epoch: 1 << 40, Sender: a, Seq: 1, Hops: 5, Mode: Ask, Ask: 17, Deadline: 5000, Held: 300,
 			Command: Command{Client: incarnation(9), Seq: 4}, Entity: "a/b\x00..", Payload: []byte{0xff}}},
+		{"forwarded", &Deliver{Type: "counter", Shard: 7, Epoch: 300, Origin: 298, Sender: a, Seq: 300, Hops: 2, Held: 7, Entity: "user-42", Payload: []byte("hello")}},
 		{"start", &Deliver{Type: "t", Mode: Start, Ask: 1, Seq: 1, Sender: a, Entity: "e"}},
 		{"empty", &Deliver{}},
 		{"largest", &Deliver{Type: sharding.TypeName(strings.Repeat("t", MaxName)), Shard: 1<<32 - 1, Epoch: 1<<64 - 1, Sender: a, Seq: 1<<64 - 1, Hops: 255,

@@ -145,7 +145,7 @@ func (r *Region) catchUp(sh *shard) {
 	}
 	for _, w := range r.takeAhead(sh, func(w *waiting) bool { return w.class <= sh.home.Epoch }) {
 		if sh.stage != idle {
-			if w.d != nil && overtaken(w.class, sh.chain) {
+			if w.d != nil && overtaken(w.d, sh.chain) {
 				r.refuse(sh, w, DeadOvertaken)
 				continue
 			}

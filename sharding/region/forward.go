@@ -55,7 +55,7 @@ func (r *Region) forward(sh *shard, w waiting, to successor) {
 		r.late(d)
 		return
 	}
-	if overtaken(w.class, to.chain) {
+	if overtaken(d, to.chain) {
 		r.refuse(sh, w, DeadOvertaken)
 		return
 	}
@@ -67,6 +67,7 @@ func (r *Region) forward(sh *shard, w waiting, to successor) {
 		d.Deadline = left(w.until, r.now)
 	}
 	d.Hops++
+	d.Origin = d.SentUnder()
 	d.Epoch = to.epoch
 	r.emit(&Transmit{To: to.dest, Message: d})
 }

@@ -103,7 +103,7 @@ func (r *Region) grant(sh *shard) {
 	sh.briefed, sh.suspended, sh.fenced, sh.handOff, sh.ended = false, false, false, false, false
 	sh.ownedAt = r.now
 	sh.arrived = slices.DeleteFunc(sh.arrived, func(w waiting) bool {
-		if w.d == nil || !overtaken(w.class, sh.chain) {
+		if w.d == nil || !overtaken(w.d, sh.chain) {
 			return false
 		}
 		r.free(sizeOf(w.d))

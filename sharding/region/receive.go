@@ -35,7 +35,7 @@ func (r *Region) heard(m sharding.Member) {
 }
 
 func (r *Region) arrive(sh *shard, from sharding.Member, d *protocol.Deliver, until sharding.Instant) {
-	if r.serves(sh, d.Epoch) && len(sh.arrived) == 0 && !overtaken(d.Epoch, sh.chain) {
+	if r.serves(sh, d.Epoch) && len(sh.arrived) == 0 && !overtaken(d, sh.chain) {
 		r.accept(sh, waiting{d: d, from: from, class: d.Epoch, at: r.now, until: until})
 		return
 	}
@@ -47,7 +47,7 @@ func (r *Region) arrive(sh *shard, from sharding.Member, d *protocol.Deliver, un
 	switch {
 	case r.ahead(sh, d.Epoch):
 		r.pushAhead(sh, w)
-	case sh.stage != idle && overtaken(d.Epoch, sh.chain):
+	case sh.stage != idle && overtaken(d, sh.chain):
 		r.refuse(sh, w, DeadOvertaken)
 		return
 	default:
@@ -60,9 +60,9 @@ func (r *Region) arrive(sh *shard, from sharding.Member, d *protocol.Deliver, un
 	r.wantHome(sh)
 }
 
-// overtaken says that what was sent to the owner of epoch class may be behind what another owner has begun since, of which the owner after
-// the chain of handoffs that began at epoch chain was not told.
-func overtaken(class, chain sharding.Epoch) bool { return class+1 < chain }
+// overtaken says that a message may be behind what an owner has begun since it was sent, of which the owner after the chain of handoffs that began at
+// epoch chain was not told. What counts is under which epoch its sender sent it, however far it has been forwarded since.
+func overtaken(d *protocol.Deliver, chain sharding.Epoch) bool { return d.SentUnder()+1 < chain }
 
 // serves says whether messages of senders that believe in an epoch may begin here now.
 func (r *Region) serves(sh *shard, believed sharding.Epoch) bool {

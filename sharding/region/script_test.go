@@ -161,7 +161,7 @@ func (s *regionScript) run(t *testing.T, d *datadriven.TestData) string {
 		ev = m
 	case "arrive":
 		m := &protocol.Deliver{Type: "t", Shard: sharding.ShardID(a.num("shard")), Entity: a.str("to"), Seq: a.num("seq"), Ask: a.num("ask"),
-			Epoch: sharding.Epoch(a.num("epoch")), Sender: a.member("from"), Hops: uint8(a.num("hops")), Deadline: int64(a.num("deadline")), Payload: a.payload()}
+			Epoch: sharding.Epoch(a.num("epoch")), Origin: sharding.Epoch(a.num("origin")), Sender: a.member("from"), Hops: uint8(a.num("hops")), Deadline: int64(a.num("deadline")), Payload: a.payload()}
 		if a.has("sender") {
 			m.Sender = a.member("sender")
 		}
