@@ -52,11 +52,13 @@ bench: ## all benchmarks, and the host's ratios with their targets (wasmtime's n
 lint: ## golangci-lint with .golangci.yml (builds the tool on first use)
 	$(GO) run $(LINT) run ./...
 
-wasm: ## rebuild the built-in strategies (pinned toolchain) and their checksums
+wasm: ## rebuild the built-in strategies (pinned toolchain), their checksums and the examples
 	strategies/build.sh
+	plugins-examples/build.sh
 
-verify-wasm: ## rebuild the built-in strategies elsewhere and compare
+verify-wasm: ## rebuild strategies and examples elsewhere and compare, those whose toolchain is here
 	strategies/build.sh verify
+	plugins-examples/build.sh verify
 
 check: ## what CI checks besides tests: format, vet, import rules, checksums, clean tree
 	@scripts/check.sh

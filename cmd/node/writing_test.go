@@ -40,10 +40,15 @@ func TestWritingStrategies(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s: %s", line[1], out)
 	}
-	t.Setenv("XDG_CACHE_HOME", at("cache"))
+	require.Equal(t, 3, runPage(t, string(data), dir))
+}
+
+// runPage runs the commands of drover that a page shows, in a folder, holds what they print against the page, and returns how many there are.
+func runPage(t *testing.T, page, dir string) int {
+	t.Helper()
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))
 	t.Chdir(dir)
-	commands := regexp.MustCompile(`(?m)^\$ drover (strategy (?:check|run) .*)\n((?:[^$\x60].*\n)*)`).FindAllStringSubmatch(string(data), -1)
-	require.Len(t, commands, 3)
+	commands := regexp.MustCompile(`(?m)^\$ drover (strategy (?:check|run) .*)\n((?:[^$\x60].*\n)*)`).FindAllStringSubmatch(page, -1)
 	for _, m := range commands {
 		var out, errs bytes.Buffer
 		require.Zero(t, run(strings.Fields(m[1]), strings.NewReader(""), &out, &errs), "%s: %s", m[1], errs.String())
@@ -53,5 +58,47 @@ func TestWritingStrategies(t *testing.T) {
 				assert.Contains(t, out.String(), part, m[1])
 			}
 		}
+	}
+	return len(commands)
+}
+
+// TestStrategiesInOtherLanguages does what the pages of other languages say, where their compiler is there: nobody needs one for a language that they don't
+// write, and CI has none. The files of a page are cut out of it everywhere.
+func TestStrategiesInOtherLanguages(t *testing.T) {
+	for _, lang := range []struct {
+		page, tool string
+		beside     []string // files of the examples that lie beside the page's
+		files      []string
+	}{
+		{"strategies-in-c.md", "clang", []string{"c/drover.h"}, []string{"mine.c", "input.json"}},
+	} {
+		t.Run(lang.page, func(t *testing.T) {
+			root := filepath.Join("..", "..")
+			data, err := os.ReadFile(filepath.Join(root, "docs", lang.page))
+			require.NoError(t, err)
+			dir := t.TempDir()
+			var names []string
+			for _, m := range regexp.MustCompile("(?s)`([a-z_]+\\.[a-z]+)`:\n\n```[a-z]*\n(.*?)```").FindAllStringSubmatch(string(data), -1) {
+				names = append(names, m[1])
+				require.NoError(t, os.WriteFile(filepath.Join(dir, m[1]), []byte(m[2]), 0o600))
+			}
+			require.Equal(t, lang.files, names)
+			for _, name := range lang.beside {
+				file, err := os.ReadFile(filepath.Join(root, "plugins-examples", filepath.FromSlash(name)))
+				require.NoError(t, err)
+				require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(name)), file, 0o600))
+			}
+			build := regexp.MustCompile(`(?m)^\$ (` + lang.tool + ` .*)$`).FindStringSubmatch(string(data))
+			require.NotNil(t, build)
+			if _, err := exec.LookPath(lang.tool); err != nil {
+				t.Logf("%s is not here: the page's commands are not run", lang.tool)
+				return
+			}
+			cmd := exec.Command("sh", "-c", build[1])
+			cmd.Dir = dir
+			out, err := cmd.CombinedOutput()
+			require.NoError(t, err, "%s: %s", build[1], out)
+			require.Equal(t, 2, runPage(t, string(data), dir))
+		})
 	}
 }

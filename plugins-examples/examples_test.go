@@ -1,0 +1,257 @@
+// Package examples_test runs the committed modules of the examples in the host, as a node does.
+package examples_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/droverhq/drover/host"
+	"github.com/droverhq/drover/pluginapi"
+)
+
+const none = pluginapi.NoOwner
+
+var engines = []host.Engine{host.Compiler, host.Interpreter}
+
+func load(t *testing.T, e host.Engine, name string, l host.Limits, config map[string]any) (*host.Strategy, error) {
+	t.Helper()
+	ctx := context.Background()
+	wasm, err := os.ReadFile(name + ".wasm")
+	require.NoError(t, err)
+	r, err := host.NewRuntime(ctx, host.Options{Engine: e})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.Close(ctx)) })
+	l.Budget = time.Minute // no clock of a busy machine decides here
+	var c pluginapi.Config
+	if config != nil {
+		c, err = pluginapi.NewConfig(config)
+		require.NoError(t, err)
+	}
+	s, err := r.Load(ctx, wasm, l, c)
+	if err == nil {
+		t.Cleanup(func() { require.NoError(t, s.Close(ctx)) })
+	}
+	return s, err
+}
+
+func must(t *testing.T, name string, config map[string]any) *host.Strategy {
+	t.Helper()
+	s, err := load(t, host.Compiler, name, host.Limits{}, config)
+	require.NoError(t, err)
+	return s
+}
+
+// cluster has one node a zone named, in that order, all up and candidates.
+func cluster(zones []string, owners ...uint32) *pluginapi.Snapshot {
+	s := &pluginapi.Snapshot{Type: "counter", Owners: owners, MaxMoves: 1000}
+	for i, zone := range zones {
+		name := fmt.Sprintf("n%03d", i)
+		s.Nodes = append(s.Nodes, pluginapi.Node{Name: name, Addr: name, Incarnation: name, State: pluginapi.StateUp, Version: "1", Weight: 100, Zone: zone})
+		s.Candidates = append(s.Candidates, i)
+	}
+	return s
+}
+
+func homes(t *testing.T, s *host.Strategy, snap *pluginapi.Snapshot, shards ...uint32) []int {
+	t.Helper()
+	res := s.Call(context.Background(), pluginapi.OpAllocate, snap, shards, 0)
+	require.NoError(t, res.Err)
+	return res.Homes.Nodes
+}
+
+// moves returns shard and target of each move, and checks the reason's absence nowhere.
+func moves(t *testing.T, s *host.Strategy, snap *pluginapi.Snapshot) [][2]int {
+	t.Helper()
+	res := s.Call(context.Background(), pluginapi.OpRebalance, snap, nil, 0)
+	require.NoError(t, res.Err)
+	var list [][2]int
+	for _, m := range res.Plan.Moves {
+		list = append(list, [2]int{int(m.Shard), m.Target})
+	}
+	return list
+}
+
+func random(r *rand.Rand) (*pluginapi.Snapshot, []uint32) {
+	zones := make([]string, 1+r.IntN(9))
+	for i := range zones {
+		zones[i] = []string{"", "z1", "z2", "z3"}[r.IntN(4)]
+	}
+	s := cluster(zones, make([]uint32, r.IntN(200))...)
+	s.Seed, s.Now, s.Revision, s.MaxMoves = r.Uint64(), r.Uint64N(1<<40), r.Uint64N(1000), r.Uint64N(50)
+	s.Candidates = nil
+	for i := range s.Nodes {
+		s.Nodes[i].Weight = 50 + r.Uint64N(200)
+		s.Nodes[i].Roles = [][]string{nil, {"web"}, {"web", "coordinator"}}[r.IntN(3)]
+		if r.IntN(5) > 0 {
+			s.Candidates = append(s.Candidates, i)
+		}
+	}
+	var homeless []uint32
+	for i := range s.Owners {
+		s.Owners[i] = uint32(r.IntN(len(s.Nodes)))
+		switch shard := uint32(i); r.IntN(12) {
+		case 0:
+			s.Busy = append(s.Busy, pluginapi.Busy{Shard: shard, Target: r.IntN(len(s.Nodes)+1) - 1})
+		case 1:
+			s.Pinned = append(s.Pinned, pluginapi.Pin{Shard: shard, Node: int(s.Owners[i])})
+		case 2:
+			s.Waiting = append(s.Waiting, shard)
+		case 3:
+			s.Owners[i] = none
+			homeless = append(homeless, shard)
+		}
+	}
+	return s, homeless
+}
+
+// The examples in other languages than Go, which has tests beside its sources.
+var examples = []string{"c/zone-spread"}
+
+// Spec 1.3: every example is admitted without a warning, answers both operations on any input, and does so for the same fuel in both engines and in a
+// fresh instance. The host checks that no answer names a busy, pinned or unknown shard, or a node that is no candidate.
+func TestExamples(t *testing.T) {
+	for _, name := range examples {
+		t.Run(name, func(t *testing.T) {
+			ctx := context.Background()
+			compiler := must(t, name, nil)
+			interpreter, err := load(t, host.Interpreter, name, host.Limits{}, nil)
+			require.NoError(t, err)
+			assert.Empty(t, compiler.Warnings())
+			_, findings := compiler.Inspect(ctx)
+			assert.Empty(t, findings)
+			r := rand.New(rand.NewPCG(4, 0))
+			moved := 0
+			for range 60 {
+				snap, homeless := random(r)
+				for _, op := range []pluginapi.Op{pluginapi.OpRebalance, pluginapi.OpAllocate} {
+					var shards []uint32
+					if op == pluginapi.OpAllocate {
+						shards = homeless
+					}
+					first := compiler.Call(ctx, op, snap, shards, 0)
+					require.NoError(t, first.Err)
+					for _, s := range []*host.Strategy{compiler, interpreter} {
+						again := s.Call(ctx, op, snap, shards, 0)
+						require.NoError(t, again.Err)
+						require.Equal(t, first.Record.Output, again.Record.Output)
+						require.Equal(t, *first.Record.Fuel, *again.Record.Fuel)
+					}
+					moved += len(first.Plan.Moves) + len(first.Homes.Nodes)
+				}
+			}
+			assert.Greater(t, moved, 60)
+		})
+	}
+}
+
+// Sizes at the edges: nothing at all, and as much as no cluster has. Where the memory does not hold the input the call fails, and the next one works.
+func TestExamplesOfAnySize(t *testing.T) {
+	for _, name := range examples {
+		t.Run(name, func(t *testing.T) {
+			ctx := context.Background()
+			s := must(t, name, nil)
+			empty := &pluginapi.Snapshot{MaxMoves: 1}
+			assert.Empty(t, moves(t, s, empty))
+			assert.Empty(t, homes(t, s, empty))
+			one := cluster([]string{""}, none)
+			assert.Empty(t, moves(t, s, one))
+			assert.Equal(t, []int{0}, homes(t, s, one, 0))
+			one.Candidates = nil
+			assert.Equal(t, []int{pluginapi.NoTarget}, homes(t, s, one, 0))
+
+			large := cluster(make([]string, 100), make([]uint32, 10_000)...)
+			shards := make([]uint32, len(large.Owners))
+			for i := range shards {
+				shards[i], large.Owners[i] = uint32(i), none
+			}
+			given := homes(t, s, large, shards...)
+			require.Len(t, given, len(shards))
+			assert.NotContains(t, given, pluginapi.NoTarget)
+			for i, node := range given {
+				large.Owners[i] = uint32(node)
+			}
+			res := s.Call(ctx, pluginapi.OpRebalance, large, nil, 0)
+			require.NoError(t, res.Err)
+			wide := cluster(make([]string, 70_000), 0, 69_999) // owners are 32 bits wide
+			narrow, err := load(t, host.Compiler, name, host.Limits{MemoryPages: 8}, nil)
+			require.NoError(t, err)
+			require.Error(t, narrow.Call(ctx, pluginapi.OpRebalance, wide, nil, 0).Err)
+			assert.Empty(t, moves(t, narrow, one))
+		})
+	}
+}
+
+// Even over zones, whatever the number of their nodes; then over the nodes of each.
+func TestZoneSpread(t *testing.T) {
+	const name = "c/zone-spread"
+	s := must(t, name, nil)
+	two := []string{"z1", "z1", "z2"}
+	assert.Equal(t, []int{0, 2, 1, 2, 0, 2}, homes(t, s, cluster(two, none, none, none, none, none, none), 0, 1, 2, 3, 4, 5))
+	assert.Equal(t, []int{2, 2, 0}, homes(t, s, cluster(two, 0, 1, none, none, none), 2, 3, 4), "what is there counts")
+	assert.Equal(t, [][2]int{{0, 2}, {1, 2}}, moves(t, s, cluster(two, 0, 1, 0, 1)))
+	assert.Equal(t, [][2]int{{0, 1}}, moves(t, s, cluster(two, 0, 0, 0, 1, 2, 2, 2)), "within a zone")
+	assert.Empty(t, moves(t, s, cluster(two, 0, 1, 2, 2)))
+	assert.Empty(t, moves(t, s, cluster(two, 0, 1, 2)), "a difference of one is none")
+	assert.Len(t, moves(t, s, cluster([]string{"a", "b"}, make([]uint32, 40)...)), 3, "max_moves is 3")
+	assert.Len(t, moves(t, must(t, name, map[string]any{"max_moves": 300}), cluster([]string{"a", "b"}, make([]uint32, 400)...)), 200)
+
+	kept := cluster(two, 0, 1, 0, 1, 0, none, none)
+	kept.Busy = []pluginapi.Busy{{Shard: 0, Target: 2}}
+	kept.Pinned = []pluginapi.Pin{{Shard: 1, Node: 1}, {Shard: 5, Node: 1}}
+	kept.Waiting = []uint32{2, 6}
+	assert.Equal(t, [][2]int{{4, 2}}, moves(t, s, kept), "busy, pinned and waiting stay; busy counts at its target")
+	assert.Equal(t, []int{1, pluginapi.NoTarget}, homes(t, s, kept, 5, 6), "one pinned goes where it is pinned, one that waits nowhere")
+
+	mixed := cluster(two, 0, 1, 0, 1)
+	mixed.Nodes[1].Version = "2"
+	res := s.Call(context.Background(), pluginapi.OpRebalance, mixed, nil, 0)
+	require.NoError(t, res.Err)
+	assert.Empty(t, res.Plan.Moves)
+	assert.Equal(t, "candidates run different versions", res.Plan.Reason)
+
+	_, err := load(t, host.Compiler, name, host.Limits{}, map[string]any{"max_moves": "many"})
+	require.ErrorContains(t, err, "config.max_moves: want a whole number of at least 0")
+	d, err := s.Describe(context.Background())
+	require.NoError(t, err)
+	assert.Equal(t, "zone-spread", d.Name)
+	require.Len(t, d.Config, 1)
+	assert.Equal(t, "max_moves", d.Config[0].Key)
+	assert.EqualValues(t, 3, d.Config[0].Default)
+
+	// From anywhere to even zones, in rounds, and no further move then.
+	r := rand.New(rand.NewPCG(9, 0))
+	all := must(t, name, map[string]any{"max_moves": 1000})
+	for range 30 {
+		snap, _ := random(r)
+		snap.Busy, snap.Pinned, snap.Waiting, snap.MaxMoves = nil, nil, nil, 1000
+		snap.Candidates = nil
+		for i := range snap.Nodes {
+			snap.Candidates = append(snap.Candidates, i)
+		}
+		for _, m := range moves(t, all, snap) {
+			snap.Owners[m[0]] = uint32(m[1])
+		}
+		assert.Empty(t, moves(t, all, snap))
+		zones := map[string]int{}
+		for _, n := range snap.Nodes {
+			zones[n.Zone] += 0
+		}
+		homed := 0
+		for _, o := range snap.Owners {
+			if o != none {
+				zones[snap.Nodes[o].Zone]++
+				homed++
+			}
+		}
+		for zone, shards := range zones {
+			assert.InDelta(t, float64(homed)/float64(len(zones)), shards, 1, zone)
+		}
+	}
+}
