@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,15 +42,25 @@ func newBareGuest(t *testing.T, name string) *bareGuest {
 // ask returns the answer to an input; a trap fails the test.
 func (g *bareGuest) ask(export string, input []byte) []byte {
 	g.t.Helper()
+	answer, err := g.try(export, input)
+	require.NoError(g.t, err, "%x", input)
+	return answer
+}
+
+// try is ask where a trap may come.
+func (g *bareGuest) try(export string, input []byte) ([]byte, error) {
+	g.t.Helper()
 	ctx := context.Background()
 	at, err := g.mod.ExportedFunction("drover_buffer").Call(ctx, uint64(len(input)))
 	require.NoError(g.t, err)
 	require.True(g.t, g.mod.Memory().Write(uint32(at[0]), input))
 	out, err := g.mod.ExportedFunction(export).Call(ctx, at[0], uint64(len(input)))
-	require.NoError(g.t, err, "%x", input)
+	if err != nil {
+		return nil, err
+	}
 	answer, ok := g.mod.Memory().Read(uint32(out[0]>>32), uint32(out[0]))
 	require.True(g.t, ok, "%x", input)
-	return bytes.Clone(answer)
+	return bytes.Clone(answer), nil
 }
 
 func failure(answer []byte) bool { return bytes.HasPrefix(answer, []byte("\xa1\x65error")) }
@@ -80,30 +91,41 @@ func everything(op pluginapi.Op) []byte {
 
 var operations = map[string]pluginapi.Op{"drover_allocate": pluginapi.OpAllocate, "drover_rebalance": pluginapi.OpRebalance}
 
-// Spec 1.1: unknown keys are skipped by readers, whatever well-formed CBOR they hold (RFC 8949, appendix A has these); map keys come in any order.
-func TestSDKsSkipWhatTheyDoNotKnow(t *testing.T) {
-	values := []string{"00", "1bffffffffffffffff", "20", "3bffffffffffffffff", "f90000", "fa47c35000", "fb7ff0000000000000", "f4", "f6", "f7", "f0", "f8ff",
-		"c11a514b67b0", "d818456449455446", "d9ffffc2c240", "40", "4401020304", "60", "62c3bc", "80", "83018202039f0405ff", "98190102030405060708090a0b0c0d0e0f101112131415161718181819",
-		"a0", "a201020304", "a26161016162820203", "5f42010243030405ff", "7f657374726561646d696e67ff", "9fff", "9f018202039f0405ffff", "bf61610161629f0203ffff",
+// Values of any kind, in hexadecimal; RFC 8949, appendix A, has most of them. The others have no length.
+var (
+	definite = []string{"00", "1bffffffffffffffff", "20", "3bffffffffffffffff", "f90000", "fa47c35000", "fb7ff0000000000000", "f4", "f6", "f7", "f0", "f8ff",
+		"c11a514b67b0", "d818456449455446", "d9ffffc2c240", "40", "4401020304", "60", "62c3bc", "80", "8301820203820405", "98190102030405060708090a0b0c0d0e0f101112131415161718181819",
+		"a0", "a201020304", "a26161016162820203",
+		strings.Repeat("81", 5000) + "00", strings.Repeat("c1", 5000) + "00", strings.Repeat("a100", 5000) + "00"}
+	indefinite = []string{"83018202039f0405ff", "5f42010243030405ff", "7f657374726561646d696e67ff", "9fff", "9f018202039f0405ffff", "bf61610161629f0203ffff",
 		"bf6346756ef563416d7421ff", "826161bf61626163ff", "5fff", "bfff",
-		strings.Repeat("81", 5000) + "00", strings.Repeat("c1", 5000) + "00", strings.Repeat("a100", 5000) + "00", strings.Repeat("9f", 32) + strings.Repeat("ff", 32)}
+		strings.Repeat("9f", 32) + strings.Repeat("ff", 32)}
+)
+
+// withUnknown returns inputs that say the same and have one key more, "later": first, last, and in the first node.
+func withUnknown(t *testing.T, plain []byte, value string) [][]byte {
+	v, err := hex.DecodeString(value)
+	require.NoError(t, err)
+	at := bytes.Index(plain, []byte("\x65nodes")) + 7
+	return [][]byte{
+		bytes.Join([][]byte{{plain[0] + 1}, []byte("\x65later"), v, plain[1:]}, nil),
+		bytes.Join([][]byte{{plain[0] + 1}, plain[1:], []byte("\x65later"), v}, nil),
+		bytes.Join([][]byte{plain[:at], {plain[at] + 1}, []byte("\x65later"), v, plain[at+1:]}, nil),
+	}
+}
+
+// Spec 1.1: unknown keys are skipped by readers, whatever well-formed CBOR they hold; map keys come in any order.
+func TestSDKsSkipWhatTheyDoNotKnow(t *testing.T) {
 	for _, name := range sdkModules {
 		g := newBareGuest(t, name)
 		for export, op := range operations {
 			plain := everything(op)
 			want := g.ask(export, plain)
 			require.False(t, failure(want), "%s: %q", name, want)
-			for _, value := range values {
-				v, err := hex.DecodeString(value)
-				require.NoError(t, err)
-				// "later": value comes first, or last, of one key more; or in the first node.
-				first := bytes.Join([][]byte{{plain[0] + 1}, []byte("\x65later"), v, plain[1:]}, nil)
-				last := bytes.Join([][]byte{{plain[0] + 1}, plain[1:], []byte("\x65later"), v}, nil)
-				require.Equal(t, want, g.ask(export, first), "%s: %.40s", name, value)
-				require.Equal(t, want, g.ask(export, last), "%s: %.40s", name, value)
-				at := bytes.Index(plain, []byte("\x65nodes")) + 7
-				node := bytes.Join([][]byte{plain[:at], {plain[at] + 1}, []byte("\x65later"), v, plain[at+1:]}, nil)
-				require.Equal(t, want, g.ask(export, node), "%s: %.40s", name, value)
+			for _, value := range slices.Concat(definite, indefinite) {
+				for _, input := range withUnknown(t, plain, value) {
+					require.Equal(t, want, g.ask(export, input), "%s: %.40s", name, value)
+				}
 			}
 			// The same map without a length.
 			require.Equal(t, want, g.ask(export, bytes.Join([][]byte{{0xbf}, plain[1:], {0xff}}, nil)), name)
@@ -184,5 +206,28 @@ func TestSDKsCheckRanges(t *testing.T) {
 	for _, name := range sdkModules {
 		answer := newBareGuest(t, name).ask("drover_allocate", pluginapi.AppendInput(nil, pluginapi.OpAllocate, cluster(2, 4), []uint32{4}))
 		require.Contains(t, string(answer), "input: shards: out of range", name)
+	}
+}
+
+// The guest in wat reads what a host writes, with keys that it does not know; for anything else it traps, and nothing is answered.
+func TestGuestInWat(t *testing.T) {
+	g := newBareGuest(t, "wat/round-robin")
+	plain := everything(pluginapi.OpAllocate)
+	want := g.ask("drover_allocate", plain)
+	homes, err := pluginapi.DecodeHomes(want, 3)
+	require.NoError(t, err)
+	require.Equal(t, []int{2, 0, 2}, homes.Nodes, "shards 5, 3 and 2 on candidates 0, 1 and 2")
+	for _, value := range definite {
+		for _, input := range withUnknown(t, plain, value) {
+			require.Equal(t, want, g.ask("drover_allocate", input), "%.40s", value)
+		}
+	}
+	for i := range plain {
+		_, err := g.try("drover_allocate", plain[:i])
+		require.ErrorContains(t, err, "unreachable", "%d bytes", i)
+	}
+	for _, value := range append([]string{"9bffffffffffffffff", "bb7fffffffffffffff", "5affffffff", "1c"}, indefinite...) {
+		_, err := g.try("drover_allocate", withUnknown(t, plain, value)[0])
+		require.Error(t, err, value)
 	}
 }

@@ -10,6 +10,7 @@ set -eu
 
 # The releases that the committed modules are built by: what Debian 12 has.
 clang=14.0.6
+wabt=1.0.32
 
 cd "$(dirname "$0")"
 mode=${1:-build}
@@ -50,4 +51,9 @@ if have "clang with lld" "$clang" "$is" c/zone-spread.wasm; then
 	clang --target=wasm32 -O2 -mbulk-memory -nostdlib -fno-builtin -Wl,--no-entry -Wl,--stack-first -Wl,-z,stack-size=65536 \
 		-o "$scratch/module.wasm" c/zone-spread.c
 	done_with c/zone-spread.wasm
+fi
+
+if have "wat2wasm of wabt" "$wabt" "$(wat2wasm --version 2>/dev/null || true)" wat/round-robin.wasm; then
+	wat2wasm -o "$scratch/module.wasm" wat/round-robin.wat
+	done_with wat/round-robin.wasm
 fi

@@ -112,7 +112,7 @@ func random(r *rand.Rand) (*pluginapi.Snapshot, []uint32) {
 }
 
 // The examples in other languages than Go, which has tests beside its sources.
-var examples = []string{"c/zone-spread"}
+var examples = []string{"c/zone-spread", "wat/round-robin"}
 
 // Spec 1.3: every example is admitted without a warning, answers both operations on any input, and does so for the same fuel in both engines and in a
 // fresh instance. The host checks that no answer names a busy, pinned or unknown shard, or a node that is no candidate.
@@ -254,4 +254,17 @@ func TestZoneSpread(t *testing.T) {
 			assert.InDelta(t, float64(homed)/float64(len(zones)), shards, 1, zone)
 		}
 	}
+}
+
+// Shard s is on candidate s mod n, whatever the candidates are, and stays where it is.
+func TestRoundRobin(t *testing.T) {
+	s := must(t, "wat/round-robin", nil)
+	snap := cluster(make([]string, 4), 0, 0, 0, none, none, none, none, none)
+	assert.Equal(t, []int{3, 0, 1, 2, 3}, homes(t, s, snap, 3, 4, 5, 6, 7))
+	assert.Empty(t, moves(t, s, snap))
+	snap.Candidates = []int{1, 3}
+	assert.Equal(t, []int{3, 1, 1}, homes(t, s, snap, 3, 4, 6))
+
+	many := cluster(make([]string, 300), make([]uint32, 1000)...) // indices of one byte and of two
+	assert.Equal(t, []int{0, 23, 24, 255, 256, 299, 0, 99}, homes(t, s, many, 0, 23, 24, 255, 256, 299, 300, 999))
 }

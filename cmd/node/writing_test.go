@@ -71,6 +71,7 @@ func TestStrategiesInOtherLanguages(t *testing.T) {
 		files      []string
 	}{
 		{"strategies-in-c.md", "clang", []string{"c/drover.h"}, []string{"mine.c", "input.json"}},
+		{"strategies-in-wat.md", "wat2wasm", []string{"wat/round-robin.wat"}, []string{"input.json"}},
 	} {
 		t.Run(lang.page, func(t *testing.T) {
 			root := filepath.Join("..", "..")
