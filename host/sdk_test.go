@@ -18,7 +18,7 @@ import (
 )
 
 // sdkModules are built with the SDKs of other languages; each reads the whole input.
-var sdkModules = []string{"c/zone-spread"}
+var sdkModules = []string{"c/zone-spread", "rust/capacity"}
 
 // bareGuest calls a module on bytes that the host would never write, in plain wazero: without fuel, and without the checks of the output.
 type bareGuest struct {
@@ -163,6 +163,16 @@ func TestSDKsRefuseBrokenInput(t *testing.T) {
 					answer := g.ask(export, append(bytes.Clone(plain[:at]), h...))
 					require.True(t, failure(answer), "%s: %s %s", name, key[1:], head)
 					require.Contains(t, string(answer), "input: "+key[1:], head)
+				}
+			}
+			// Typed arrays of another type.
+			for _, key := range []string{"\x66owners", "\x67waiting", "\x67standby"} {
+				at := bytes.Index(plain, []byte(key)) + len(key)
+				for _, head := range []string{"d84058", "d84748", "d85648", "f6"} {
+					h, err := hex.DecodeString(head)
+					require.NoError(t, err)
+					answer := g.ask(export, slices.Concat(plain[:at], h, plain[at+len(h):]))
+					require.Contains(t, string(answer), "input: "+key[1:]+": want a typed array", "%s: %s", name, head)
 				}
 			}
 			for head, message := range map[string]string{

@@ -11,6 +11,7 @@ set -eu
 # The releases that the committed modules are built by: what Debian 12 has.
 clang=14.0.6
 wabt=1.0.32
+rust=1.63.0
 
 cd "$(dirname "$0")"
 mode=${1:-build}
@@ -56,4 +57,17 @@ fi
 if have "wat2wasm of wabt" "$wabt" "$(wat2wasm --version 2>/dev/null || true)" wat/round-robin.wasm; then
 	wat2wasm -o "$scratch/module.wasm" wat/round-robin.wat
 	done_with wat/round-robin.wasm
+fi
+
+# Debian's rustc, where another stands before it in PATH. Its linker is lld.
+rustc=rustc
+[ "$(/usr/bin/rustc --version 2>/dev/null | cut -d ' ' -f 2)" != "$rust" ] || rustc=/usr/bin/rustc
+is=$($rustc --version 2>/dev/null | cut -d ' ' -f 2 || true)
+[ -d "$($rustc --print target-libdir --target wasm32-unknown-unknown 2>/dev/null || true)" ] || is=
+if have "rustc with the library for wasm32" "$rust" "$is" rust/capacity.wasm; then
+	flags="--edition 2021 --target wasm32-unknown-unknown -C opt-level=3 -C panic=abort -C lto=fat -C strip=symbols"
+	$rustc $flags --crate-type rlib --crate-name drover -o "$scratch/libdrover.rlib" rust/drover/src/lib.rs
+	$rustc $flags -C link-arg=-zstack-size=65536 --crate-type cdylib --crate-name capacity --extern drover="$scratch/libdrover.rlib" \
+		-o "$scratch/module.wasm" rust/capacity/lib.rs
+	done_with rust/capacity.wasm
 fi

@@ -112,7 +112,7 @@ func random(r *rand.Rand) (*pluginapi.Snapshot, []uint32) {
 }
 
 // The examples in other languages than Go, which has tests beside its sources.
-var examples = []string{"c/zone-spread", "wat/round-robin"}
+var examples = []string{"c/zone-spread", "wat/round-robin", "rust/capacity"}
 
 // Spec 1.3: every example is admitted without a warning, answers both operations on any input, and does so for the same fuel in both engines and in a
 // fresh instance. The host checks that no answer names a busy, pinned or unknown shard, or a node that is no candidate.
@@ -267,4 +267,73 @@ func TestRoundRobin(t *testing.T) {
 
 	many := cluster(make([]string, 300), make([]uint32, 1000)...) // indices of one byte and of two
 	assert.Equal(t, []int{0, 23, 24, 255, 256, 299, 0, 99}, homes(t, s, many, 0, 23, 24, 255, 256, 299, 300, 999))
+}
+
+// In proportion to weight, by integers; a node of weight 0 is emptied.
+func TestCapacity(t *testing.T) {
+	const name = "rust/capacity"
+	s := must(t, name, nil)
+	weighted := func(weights []uint64, owners ...uint32) *pluginapi.Snapshot {
+		snap := cluster(make([]string, len(weights)), owners...)
+		for i, w := range weights {
+			snap.Nodes[i].Weight = w
+		}
+		return snap
+	}
+	assert.Equal(t, []int{0, 0, 1, 0, 0, 1}, homes(t, s, weighted([]uint64{200, 100}, none, none, none, none, none, none), 0, 1, 2, 3, 4, 5))
+	assert.Equal(t, []int{1}, homes(t, s, weighted([]uint64{0, 100}, none, 1, 1), 0), "weight 0 gets nothing")
+	assert.Equal(t, []int{pluginapi.NoTarget}, homes(t, s, weighted([]uint64{0}, none), 0))
+	assert.Equal(t, [][2]int{{0, 1}, {1, 1}}, moves(t, s, weighted([]uint64{100, 200}, 0, 0, 0)))
+	assert.Empty(t, moves(t, s, weighted([]uint64{100, 200}, 0, 1, 1)))
+	assert.Empty(t, moves(t, s, weighted([]uint64{100, 100}, 0, 0, 1)), "a difference of one is none")
+	assert.Equal(t, [][2]int{{0, 1}, {1, 1}}, moves(t, s, weighted([]uint64{0, 100}, 0, 0)))
+	assert.Len(t, moves(t, s, weighted([]uint64{0, 100}, 0, 0, 0, 0, 0)), 3, "max_moves is 3")
+	assert.Len(t, moves(t, must(t, name, map[string]any{"max_moves": 4}), weighted([]uint64{0, 1 << 60}, 0, 0, 0, 0, 0)), 4)
+
+	kept := weighted([]uint64{0, 100}, 0, 0, 0, 0, none, none)
+	kept.Busy = []pluginapi.Busy{{Shard: 0, Target: 1}}
+	kept.Pinned = []pluginapi.Pin{{Shard: 1, Node: 0}, {Shard: 4, Node: 0}}
+	kept.Waiting = []uint32{2, 5}
+	assert.Equal(t, [][2]int{{3, 1}}, moves(t, s, kept))
+	assert.Equal(t, []int{0, pluginapi.NoTarget}, homes(t, s, kept, 4, 5))
+
+	mixed := weighted([]uint64{0, 100}, 0)
+	mixed.Nodes[1].Version = "2"
+	assert.Empty(t, moves(t, s, mixed))
+
+	_, err := load(t, host.Compiler, name, host.Limits{}, map[string]any{"max_moves": "many"})
+	require.ErrorContains(t, err, "config.max_moves: want a whole number of at least 0")
+	d, err := s.Describe(context.Background())
+	require.NoError(t, err)
+	assert.Equal(t, "capacity", d.Name)
+	require.Len(t, d.Config, 1)
+	assert.EqualValues(t, 3, d.Config[0].Default)
+
+	// From anywhere it comes to rest in one round, with every node near its part.
+	r := rand.New(rand.NewPCG(9, 0))
+	all := must(t, name, map[string]any{"max_moves": 1000})
+	for range 30 {
+		snap, _ := random(r)
+		snap.Busy, snap.Pinned, snap.Waiting, snap.MaxMoves, snap.Candidates = nil, nil, nil, 1000, nil
+		counts, homed, weight := make([]float64, len(snap.Nodes)), 0.0, 0.0
+		for i, n := range snap.Nodes {
+			snap.Candidates = append(snap.Candidates, i)
+			weight += float64(n.Weight)
+		}
+		for _, m := range moves(t, all, snap) {
+			snap.Owners[m[0]] = uint32(m[1])
+		}
+		assert.Empty(t, moves(t, all, snap))
+		for _, o := range snap.Owners {
+			if o != none {
+				counts[o]++
+				homed++
+			}
+		}
+		for i, n := range snap.Nodes {
+			part := float64(n.Weight) / weight
+			assert.GreaterOrEqual(t, counts[i], homed*part-1, n.Name)
+			assert.LessOrEqual(t, counts[i], (homed+float64(len(snap.Nodes)))*part, n.Name)
+		}
+	}
 }

@@ -67,11 +67,13 @@ func runPage(t *testing.T, page, dir string) int {
 func TestStrategiesInOtherLanguages(t *testing.T) {
 	for _, lang := range []struct {
 		page, tool string
-		beside     []string // files of the examples that lie beside the page's
+		probe      string   // a shell command that fails where the tool cannot build for wasm
+		beside     []string // files and folders of the examples that lie beside the page's
 		files      []string
 	}{
-		{"strategies-in-c.md", "clang", []string{"c/drover.h"}, []string{"mine.c", "input.json"}},
-		{"strategies-in-wat.md", "wat2wasm", []string{"wat/round-robin.wat"}, []string{"input.json"}},
+		{"strategies-in-c.md", "clang", "command -v clang wasm-ld", []string{"c/drover.h"}, []string{"mine.c", "input.json"}},
+		{"strategies-in-rust.md", "rustc", `test -d "$(rustc --print target-libdir --target wasm32-unknown-unknown)"`, []string{"rust/drover"}, []string{"mine.rs", "input.json"}},
+		{"strategies-in-wat.md", "wat2wasm", "command -v wat2wasm", []string{"wat/round-robin.wat"}, []string{"input.json"}},
 	} {
 		t.Run(lang.page, func(t *testing.T) {
 			root := filepath.Join("..", "..")
@@ -85,20 +87,31 @@ func TestStrategiesInOtherLanguages(t *testing.T) {
 			}
 			require.Equal(t, lang.files, names)
 			for _, name := range lang.beside {
-				file, err := os.ReadFile(filepath.Join(root, "plugins-examples", filepath.FromSlash(name)))
-				require.NoError(t, err)
-				require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(name)), file, 0o600))
+				from, to := filepath.Join(root, "plugins-examples", filepath.FromSlash(name)), filepath.Join(dir, filepath.Base(name))
+				file, err := os.ReadFile(from)
+				if err != nil { // a folder
+					require.NoError(t, os.CopyFS(to, os.DirFS(from)))
+					continue
+				}
+				require.NoError(t, os.WriteFile(to, file, 0o600))
 			}
-			build := regexp.MustCompile(`(?m)^\$ (` + lang.tool + ` .*)$`).FindStringSubmatch(string(data))
-			require.NotNil(t, build)
-			if _, err := exec.LookPath(lang.tool); err != nil {
-				t.Logf("%s is not here: the page's commands are not run", lang.tool)
+			builds := regexp.MustCompile(`(?m)^\$ (`+lang.tool+` .*)$`).FindAllStringSubmatch(string(data), -1)
+			require.NotEmpty(t, builds)
+			sh := func(line string) ([]byte, error) {
+				cmd := exec.Command("sh", "-c", line)
+				cmd.Dir = dir
+				cmd.Env = append(os.Environ(), "PATH=/usr/bin"+string(os.PathListSeparator)+os.Getenv("PATH")) // the distribution's first, as the pages say
+				return cmd.CombinedOutput()
+			}
+			if _, err := sh(lang.probe); err != nil {
+				t.Logf("%s is not here, or not for wasm: the page's commands are not run", lang.tool)
 				return
 			}
-			cmd := exec.Command("sh", "-c", build[1])
-			cmd.Dir = dir
-			out, err := cmd.CombinedOutput()
-			require.NoError(t, err, "%s: %s", build[1], out)
+			for _, line := range builds {
+				out, err := sh(line[1])
+				require.NoError(t, err, "%s: %s", line[1], out)
+				require.Empty(t, string(out), line[1])
+			}
 			require.Equal(t, 2, runPage(t, string(data), dir))
 		})
 	}
