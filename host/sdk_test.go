@@ -18,7 +18,7 @@ import (
 )
 
 // sdkModules are built with the SDKs of other languages; each reads the whole input.
-var sdkModules = []string{"c/zone-spread", "rust/capacity"}
+var sdkModules = []string{"c/zone-spread", "rust/capacity", "assemblyscript/role-pinning"}
 
 // bareGuest calls a module on bytes that the host would never write, in plain wazero: without fuel, and without the checks of the output.
 type bareGuest struct {

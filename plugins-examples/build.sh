@@ -8,10 +8,11 @@
 # compiler for a language that they don't write.
 set -eu
 
-# The releases that the committed modules are built by: what Debian 12 has.
+# The releases that the committed modules are built by: what Debian 12 has, and AssemblyScript from npm.
 clang=14.0.6
 wabt=1.0.32
 rust=1.63.0
+asc=0.28.20
 
 cd "$(dirname "$0")"
 mode=${1:-build}
@@ -70,4 +71,12 @@ if have "rustc with the library for wasm32" "$rust" "$is" rust/capacity.wasm; th
 	$rustc $flags -C link-arg=-zstack-size=65536 --crate-type cdylib --crate-name capacity --extern drover="$scratch/libdrover.rlib" \
 		-o "$scratch/module.wasm" rust/capacity/lib.rs
 	done_with rust/capacity.wasm
+fi
+
+# Installed by npm, for all or in the example's folder.
+PATH="$PWD/assemblyscript/node_modules/.bin:$PATH"
+is=$(asc --version 2>/dev/null || true)
+if have "asc of AssemblyScript" "$asc" "${is#Version }" assemblyscript/role-pinning.wasm; then
+	asc assemblyscript/role-pinning.ts -O3 --runtime stub --use abort= -o "$scratch/module.wasm"
+	done_with assemblyscript/role-pinning.wasm
 fi

@@ -14,6 +14,7 @@ import (
 
 	"github.com/droverhq/drover/host"
 	"github.com/droverhq/drover/pluginapi"
+	rolepinning "github.com/droverhq/drover/plugins-examples/role-pinning"
 )
 
 const none = pluginapi.NoOwner
@@ -112,7 +113,7 @@ func random(r *rand.Rand) (*pluginapi.Snapshot, []uint32) {
 }
 
 // The examples in other languages than Go, which has tests beside its sources.
-var examples = []string{"c/zone-spread", "wat/round-robin", "rust/capacity"}
+var examples = []string{"c/zone-spread", "wat/round-robin", "rust/capacity", "assemblyscript/role-pinning"}
 
 // Spec 1.3: every example is admitted without a warning, answers both operations on any input, and does so for the same fuel in both engines and in a
 // fresh instance. The host checks that no answer names a busy, pinned or unknown shard, or a node that is no candidate.
@@ -335,5 +336,61 @@ func TestCapacity(t *testing.T) {
 			assert.GreaterOrEqual(t, counts[i], homed*part-1, n.Name)
 			assert.LessOrEqual(t, counts[i], (homed+float64(len(snap.Nodes)))*part, n.Name)
 		}
+	}
+}
+
+// The same as the example in Go, decision for decision; except that nothing moves during a rolling upgrade.
+func TestRolePinningInAssemblyScript(t *testing.T) {
+	const name = "assemblyscript/role-pinning"
+	s := must(t, name, nil)
+	pinned := cluster(make([]string, 3), none, none, none, none, none, none, none)
+	pinned.Nodes[0].Roles = []string{"web", "coordinator"}
+	assert.Equal(t, []int{0, 0, 0, 0, 1, 2, 1}, homes(t, s, pinned, 0, 1, 2, 3, 4, 5, 6))
+	pinned.Owners = []uint32{0, 1, 2, 0, 0, 1, none}
+	assert.Equal(t, [][2]int{{1, 0}, {2, 0}, {4, 2}}, moves(t, s, pinned))
+	pinned.Nodes[1].Version = "2"
+	assert.Empty(t, moves(t, s, pinned))
+
+	ctx := context.Background()
+	r := rand.New(rand.NewPCG(21, 0))
+	moved := 0
+	for _, config := range []map[string]any{nil, {"role": "web", "low": 50}, {"low": 0}, {"role": "nobody"}} {
+		guest := must(t, name, config)
+		var c pluginapi.Config
+		if config != nil {
+			var err error
+			c, err = pluginapi.NewConfig(config)
+			require.NoError(t, err)
+		}
+		native, err := host.NewNative("native", rolepinning.Strategy{}, c)
+		require.NoError(t, err)
+		for range 100 {
+			snap, homeless := random(r)
+			want := native.Call(ctx, pluginapi.OpRebalance, snap, nil, 0)
+			got := guest.Call(ctx, pluginapi.OpRebalance, snap, nil, 0)
+			require.NoError(t, want.Err)
+			require.NoError(t, got.Err)
+			require.Equal(t, want.Record.Output, got.Record.Output)
+			want = native.Call(ctx, pluginapi.OpAllocate, snap, append(homeless, snap.Waiting...), 0)
+			got = guest.Call(ctx, pluginapi.OpAllocate, snap, append(homeless, snap.Waiting...), 0)
+			require.NoError(t, got.Err)
+			require.Equal(t, want.Record.Output, got.Record.Output)
+			moved += len(want.Homes.Nodes)
+		}
+	}
+	assert.Greater(t, moved, 400)
+
+	_, err := load(t, host.Compiler, name, host.Limits{}, map[string]any{"low": "many"})
+	require.ErrorContains(t, err, "config.low: want a whole number of at least 0")
+	_, err = load(t, host.Compiler, name, host.Limits{}, map[string]any{"role": 1})
+	require.ErrorContains(t, err, "config.role: want text")
+	got, err := s.Describe(ctx)
+	require.NoError(t, err)
+	want := rolepinning.Strategy{}.Describe()
+	assert.Equal(t, want.Name, got.Name)
+	assert.Equal(t, want.Summary, got.Summary)
+	require.Len(t, got.Config, 2)
+	for _, k := range got.Config {
+		assert.Contains(t, []string{"role", "low"}, k.Key)
 	}
 }
