@@ -71,7 +71,7 @@ func TestStrategiesInOtherLanguages(t *testing.T) {
 		beside     []string // files and folders of the examples that lie beside the page's
 		files      []string
 	}{
-		{"strategies-in-c.md", "clang", "command -v clang wasm-ld", []string{"c/drover.h"}, []string{"mine.c", "input.json"}},
+		{"strategies-in-c.md", "clang", "command -v clang && command -v wasm-ld", []string{"c/drover.h"}, []string{"mine.c", "input.json"}},
 		{"strategies-in-rust.md", "rustc", `test -d "$(rustc --print target-libdir --target wasm32-unknown-unknown)"`, []string{"rust/drover"}, []string{"mine.rs", "input.json"}},
 		{"strategies-in-assemblyscript.md", "asc", "command -v asc", []string{"assemblyscript/drover.ts"}, []string{"mine.ts", "input.json"}},
 		{"strategies-in-wat.md", "wat2wasm", "command -v wat2wasm", []string{"wat/round-robin.wat"}, []string{"input.json"}},

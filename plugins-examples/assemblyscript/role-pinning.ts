@@ -31,10 +31,9 @@ class RolePinning extends Strategy {
     const p = new Placement(s);
     for (let shard: u32 = 0; shard < s.owners.count; shard++) {
       const owner = s.owners.at(shard);
-      if (owner == NONE || !p.movable(shard) || !s.isCandidate(owner)) continue;
+      // Only a wrong kind of node is worth a move, where there is one of the right kind; evenness is not this strategy's concern.
+      if (owner == NONE || rule.fits(owner, shard) || !rule.kind(shard).length || !p.movable(shard) || !s.isCandidate(owner)) continue;
       const best = rule.best(p, shard);
-      // Only a wrong kind of node is worth a move; evenness is not this strategy's concern.
-      if (rule.fits(owner, shard) == rule.fits(best, shard)) continue;
       if (!plan.move(shard, best)) break;
       p.counts[owner]--;
       p.counts[best]++;
@@ -47,7 +46,7 @@ class Rule {
   error: string | null;
   private low: u64;
   private has: StaticArray<bool>; // of each node: whether it has the role
-  private all: StaticArray<u32>; // the candidates, then those of each kind
+  private all: StaticArray<u32>; // the candidates, then those with the role and those without
   private special: StaticArray<u32>;
   private others: StaticArray<u32>;
 
@@ -67,9 +66,12 @@ class Rule {
   // fits tells whether the node is of the kind that the shard should live on.
   fits(node: u32, shard: u32): bool { return this.has[node] == (<u64>shard < this.low); }
 
+  // kind returns the candidates that fit.
+  kind(shard: u32): StaticArray<u32> { return <u64>shard < this.low ? this.special : this.others; }
+
   // best returns the candidate with the fewest shards among those that fit, or among all where none does; NONE where there is none.
   best(p: Placement, shard: u32): u32 {
-    const fit = <u64>shard < this.low ? this.special : this.others, from = fit.length ? fit : this.all, counts = p.counts;
+    const fit = this.kind(shard), from = fit.length ? fit : this.all, counts = p.counts;
     let best = NONE, fewest = u32.MAX_VALUE;
     for (let i = 0; i < from.length; i++) {
       const c = unchecked(from[i]), count = unchecked(counts[c]); // a candidate is a node: drover.ts has checked it
