@@ -180,6 +180,8 @@ func TestExamplesOfAnySize(t *testing.T) {
 			}
 			res := s.Call(ctx, pluginapi.OpRebalance, large, nil, 0)
 			require.NoError(t, res.Err)
+			many := cluster(make([]string, 100), make([]uint32, 100_000)...) // all on one node
+			require.NoError(t, s.Call(ctx, pluginapi.OpRebalance, many, nil, 0).Err)
 			wide := cluster(make([]string, 70_000), 0, 69_999) // owners are 32 bits wide
 			narrow, err := load(t, host.Compiler, name, host.Limits{MemoryPages: 8}, nil)
 			require.NoError(t, err)
