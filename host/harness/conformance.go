@@ -134,8 +134,8 @@ func anyNode(t *rapid.T, c *Cluster, name string, mixed, loaded bool) {
 	}
 	c.Capacity(rapid.SampledFrom([]uint64{100, 50, 200, 400, 0}).Draw(t, "weight"), name)
 	if rapid.Bool().Draw(t, "coordinate") {
-		at := rapid.Float64Range(-1, 1)
-		c.Coord(pluginapi.Coord{Vec: []float64{at.Draw(t, "x"), at.Draw(t, "y")}, Error: 0.5, Height: 0.001}, name)
+		at := rapid.Float64Range(0, 1)
+		c.Coord(pluginapi.Coord{Vec: []float64{at.Draw(t, "x"), -0.5 - at.Draw(t, "y")}, Error: 0.5, Height: 0.001}, name)
 	}
 	if loaded {
 		figure := func(label string, most uint64) pluginapi.Figure {

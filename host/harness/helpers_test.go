@@ -47,11 +47,11 @@ func record(t *testing.T, f func(t testing.TB)) (string, bool) {
 	return r.text.String(), r.failed
 }
 
-func (r *recorder) Helper()                  {}
-func (r *recorder) Name() string             { return "recorded" }
-func (r *recorder) Cleanup(f func())         { r.cleanups = append(r.cleanups, f) }
-func (r *recorder) Failed() bool             { return r.failed }
-func (r *recorder) Fail()                    { r.failed = true }
+func (r *recorder) Helper()          {}
+func (r *recorder) Name() string     { return "recorded" }
+func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
+func (r *recorder) Failed() bool     { return r.failed }
+func (r *recorder) Fail()            { r.failed = true }
 func (r *recorder) FailNow() {
 	r.failed = true
 	runtime.Goexit()

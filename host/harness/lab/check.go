@@ -29,7 +29,7 @@ func (s *Strategy) ok(c *Cluster, shards []uint32, a *Answer) error {
 	switch {
 	case errors.As(a.Err, &p):
 		f.What = fmt.Sprintf("%s broke the rule %s: %v", a.Op, p.Rule, p)
-		f.Right = ruleRights[p.Rule]
+		f.Right = allowed(p, c)
 	case errors.As(a.Err, &failure):
 		f.Right = "a decision: a snapshot as the contract has it is no reason to fail"
 	}
@@ -45,26 +45,45 @@ var rights = map[host.Verdict]string{
 	host.VerdictOutput:  "an answer as pluginapi/strategy.cddl has it",
 }
 
-var ruleRights = map[placement.Rule]string{
-	placement.UnknownShard: "a shard of the snapshot: from 0 to the number of owners less one",
-	placement.UnknownNode:  "an index into nodes, or none",
-	placement.NotCandidate: "a target that is among the candidates: whatever a node's state says, they alone get shards",
-	placement.Busy:         "to leave a busy shard alone, and count it at its target",
-	placement.Waiting:      "to leave a waiting shard alone",
-	placement.Pinned:       "to leave a pinned shard alone",
-	placement.Homeless:     "to move shards with an owner alone: others get their home from allocate",
-	placement.PresentOwner: "no move of a shard that is where it should be",
-	placement.Duplicate:    "one move a shard",
-	placement.WrongLength:  "one home for each shard asked for, in the same order; null for none",
+// allowed says what would have been right in the place of a move or a home that was refused.
+func allowed(p *placement.Error, c *Cluster) string {
+	switch p.Rule {
+	case placement.UnknownShard:
+		return fmt.Sprintf("a shard that is there: there are %d, from 0 on", len(c.s.Owners))
+	case placement.UnknownNode, placement.NotCandidate:
+		var candidates []string
+		for i, is := range c.candidate {
+			if is {
+				candidates = append(candidates, fmt.Sprintf("%d (%s)", i, c.name(i)))
+			}
+		}
+		return fmt.Sprintf("for shard %d a candidate, by its index into nodes, or none; the candidates are: %s", p.Shard, listText(candidates))
+	case placement.Busy:
+		return fmt.Sprintf("to leave shard %d alone while it is busy, and to count it at its target", p.Shard)
+	case placement.Waiting:
+		return fmt.Sprintf("to leave shard %d alone while it waits", p.Shard)
+	case placement.Pinned:
+		return fmt.Sprintf("to leave shard %d on %s, where it is pinned", p.Shard, c.name(c.s.PinnedTo(p.Shard)))
+	case placement.Homeless:
+		return fmt.Sprintf("to leave shard %d to allocate: it has no owner", p.Shard)
+	case placement.PresentOwner:
+		return fmt.Sprintf("no move of shard %d: it is on %s already", p.Shard, c.Owner(p.Shard))
+	case placement.Duplicate:
+		return fmt.Sprintf("one move of shard %d", p.Shard)
+	}
+	return "one home for each shard asked for, in the same order; null for none"
 }
 
-// both asks for moves and for homes: of the shards that need one, and of all that may have to leave their node.
+// both asks for moves and for homes: of the shards that need one, and of all that may have to leave their node. A node asks
+// for no homes of no shards.
 func (s *Strategy) both(c *Cluster, f func(op pluginapi.Op, shards []uint32) error) error {
 	if err := f(pluginapi.OpRebalance, nil); err != nil {
 		return err
 	}
-	if err := f(pluginapi.OpAllocate, c.Homeless()); err != nil {
-		return err
+	if homeless := c.Homeless(); len(homeless) > 0 {
+		if err := f(pluginapi.OpAllocate, homeless); err != nil {
+			return err
+		}
 	}
 	p := c.s.Placement()
 	var all []uint32
@@ -72,6 +91,9 @@ func (s *Strategy) both(c *Cluster, f func(op pluginapi.Op, shards []uint32) err
 		if p.Movable(uint32(shard)) {
 			all = append(all, uint32(shard))
 		}
+	}
+	if len(all) == 0 {
+		return nil
 	}
 	return f(pluginapi.OpAllocate, all)
 }
@@ -120,7 +142,8 @@ func (s *Strategy) Repeatable(ctx context.Context, c *Cluster) error {
 	})
 }
 
-// Deterministic is Repeatable, and the same by fresh instances and in both engines. A native strategy has but one value.
+// Deterministic is Repeatable, and the same by an instance that is made anew and in the other engine. A native strategy has
+// but one value.
 func (s *Strategy) Deterministic(ctx context.Context, c *Cluster) error {
 	if err := s.Repeatable(ctx, c); err != nil || s.native != nil {
 		return err
@@ -129,32 +152,35 @@ func (s *Strategy) Deterministic(ctx context.Context, c *Cluster) error {
 	if err != nil {
 		return err
 	}
-	for _, e := range []host.Engine{host.Compiler, host.Interpreter} {
-		h, err := s.fresh(ctx, way{e, string(snap.Config)})
-		if _, guilty := host.VerdictOf(err); err != nil && guilty {
-			return nil // Valid tells; both engines refuse the same
-		}
+	config := string(snap.Config)
+	fresh, err := s.fresh(ctx, way{host.Compiler, config})
+	if _, refused := host.VerdictOf(err); err != nil && refused {
+		return nil // Valid tells
+	}
+	if err != nil {
+		return err
+	}
+	err = s.both(c, func(op pluginapi.Op, shards []uint32) error {
+		first, err := s.ask(ctx, host.Compiler, op, c, shards, 0)
 		if err != nil {
 			return err
 		}
-		err = s.both(c, func(op pluginapi.Op, shards []uint32) error {
-			first, err := s.ask(ctx, host.Compiler, op, c, shards, 0)
+		again := answer(fresh.Call(ctx, op, snap, shards, 0), op, snap, shards)
+		if err := s.same(c, shards, first, again, "asked in an instance made anew"); err != nil {
+			return err
+		}
+		for range 2 {
+			again, err := s.ask(ctx, host.Interpreter, op, c, shards, 0)
+			if err == nil {
+				err = s.same(c, shards, first, again, "asked in the interpreter")
+			}
 			if err != nil {
 				return err
 			}
-			for _, how := range []string{"asked in a fresh instance of the ", "asked again in the "} {
-				again := answer(h.Call(ctx, op, snap, shards, 0), op, snap, shards)
-				if err := s.same(c, shards, first, again, how+e.String()); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err := errors.Join(err, h.Close(ctx)); err != nil {
-			return err
 		}
-	}
-	return nil
+		return nil
+	})
+	return errors.Join(err, fresh.Close(ctx))
 }
 
 func (s *Strategy) same(c *Cluster, shards []uint32, first, again *Answer, how string) error {
@@ -284,12 +310,12 @@ func (s *Strategy) rounds(ctx context.Context, c *Cluster, n int) (*Run, error) 
 	return run, err
 }
 
-// trail is the last rounds of a run that changed anything, a line each.
+// trail is the last rounds of a run that changed anything, a line each; of one that oscillates the first cycle.
 func (r *Run) trail() []string {
 	const most = 8
 	var lines []string
 	for _, round := range r.Rounds {
-		if len(round.Moves)+len(round.Homes) == 0 {
+		if len(round.Moves)+len(round.Homes) == 0 || r.Cycle != nil && (round.Number <= r.Cycle.From || round.Number > r.Cycle.From+r.Cycle.Length) {
 			continue
 		}
 		line := fmt.Sprintf("round %d: moves: %s", round.Number, listText(texts(round.Moves)))
@@ -329,7 +355,7 @@ func (s *Strategy) Settles(ctx context.Context, c *Cluster, n int) error {
 }
 
 func (s *Strategy) oscillates(c *Cluster, run *Run) error {
-	return s.runFault(CheckOscillates, c, run, fmt.Sprintf("no move after round %d, or one to an arrangement that is better by its own measure and so never comes back", run.Cycle.From),
+	return s.runFault(CheckOscillates, c, run, fmt.Sprintf("no move after round %d, or only moves that make the arrangement better by some measure, so that none comes back", run.Cycle.From),
 		"the shards are at the end of round %d where they were at the end of round %d, and nothing has happened to the cluster in between", run.Cycle.From+run.Cycle.Length, run.Cycle.From)
 }
 
@@ -394,7 +420,7 @@ func (s *Strategy) DecidesHomes(ctx context.Context, c *Cluster, want ...Home) e
 	for i, h := range want {
 		shards[i] = h.Shard
 	}
-	a, err := s.Allocate(ctx, c, shards...)
+	a, err := s.Allocate(ctx, c, shards)
 	if err != nil {
 		return err
 	}

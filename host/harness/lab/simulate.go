@@ -388,7 +388,7 @@ func (w *world) allocate(ctx context.Context, r *Round) error {
 	if len(shards) == 0 {
 		return nil
 	}
-	a, err := w.s.Allocate(ctx, w.c, shards...)
+	a, err := w.s.Allocate(ctx, w.c, shards)
 	if err != nil {
 		return err
 	}

@@ -177,9 +177,9 @@ func (s *Strategy) Rebalance(ctx context.Context, c *Cluster) (*Answer, error) {
 	return s.ask(ctx, host.Compiler, pluginapi.OpRebalance, c, nil, 0)
 }
 
-// Allocate asks for homes of shards, of all that need one where none is named. The error is as of Rebalance.
-func (s *Strategy) Allocate(ctx context.Context, c *Cluster, shards ...uint32) (*Answer, error) {
-	if len(shards) == 0 {
+// Allocate asks for homes of shards, or, where the list is nil, of all that need one. The error is as of Rebalance.
+func (s *Strategy) Allocate(ctx context.Context, c *Cluster, shards []uint32) (*Answer, error) {
+	if shards == nil {
 		shards = c.Homeless()
 	}
 	return s.ask(ctx, host.Compiler, pluginapi.OpAllocate, c, shards, 0)
