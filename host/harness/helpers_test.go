@@ -1,6 +1,7 @@
 package harness_test
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -8,7 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/droverhq/drover/host"
 	"github.com/droverhq/drover/host/harness"
+	"github.com/droverhq/drover/host/harness/lab"
 	"github.com/droverhq/drover/pluginapi"
 	"github.com/droverhq/drover/strategies"
 )
@@ -21,7 +24,14 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	for name, s := range modules {
+		if err := s.Close(context.Background()); err != nil {
+			fmt.Fprintln(os.Stderr, name, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
 }
 
 // recorder is a test that is run to see it fail.
@@ -71,12 +81,19 @@ func native(t testing.TB, name string) *harness.Strategy {
 	return harness.Native(t, name, impl)
 }
 
+// modules are the built-in ones, compiled once for all tests.
+var modules = map[string]*harness.Strategy{}
+
 func module(t testing.TB, name string) *harness.Strategy {
+	if s, ok := modules[name]; ok {
+		return s
+	}
 	wasm, _, ok := strategies.Builtin(name)
 	if !ok {
 		t.Fatalf("no strategy %q", name)
 	}
-	return harness.Module(t, name+".wasm", wasm)
+	modules[name] = lab.Module(name+".wasm", wasm, host.Limits{})
+	return modules[name]
 }
 
 // funcs is a strategy of two functions; without one it decides nothing.

@@ -88,7 +88,7 @@ type NodeShare struct {
 type Round struct {
 	Number    int         `json:"round"` // from 1
 	Events    []Event     `json:"events,omitempty"`
-	Homes     []Home      `json:"homes,omitempty"` // given to shards without one, and to those of leaving nodes
+	Homes     []Home      `json:"homes,omitempty"` // given to shards without one, to those of leaving nodes, and by pins
 	Moves     []Move      `json:"moves,omitempty"`
 	Nodes     []NodeShare `json:"nodes"`     // by name
 	Imbalance int         `json:"imbalance"` // shards of the fullest candidate less those of the emptiest
@@ -121,7 +121,7 @@ type Run struct {
 	failedAt *Cluster
 }
 
-// Simulate plays a strategy on a copy of a cluster. Each round the events of the round happen, moves that are due are done,
+// Simulate plays a strategy on a copy of a cluster. Each round the events of the round happen, moves that are due are done, shards go where they are pinned,
 // allocate is asked for the shards that need a home, and for those of draining and leaving nodes, and rebalance is asked
 // for moves; time, revision and seed go on. What fails has the effect that it has in a node: no move, and homes by hash.
 //
@@ -198,6 +198,7 @@ func (w *world) round(ctx context.Context, n int) error {
 		w.seen[w.key()] = n - 1
 	}
 	arrived := w.arrive(n)
+	w.pins(&r)
 	if err := w.allocate(ctx, &r); err != nil {
 		return err
 	}
@@ -373,14 +374,43 @@ func (w *world) needy() []uint32 {
 	if !any {
 		return shards
 	}
-	p := s.Placement()
+	fixed := w.fixed()
 	for shard, o := range s.Owners {
-		if o != pluginapi.NoOwner && goes[o] && p.Movable(uint32(shard)) {
+		if o != pluginapi.NoOwner && goes[o] && !fixed[uint32(shard)] { // a pin to a node that goes holds no more
 			shards = append(shards, uint32(shard))
 		}
 	}
 	slices.Sort(shards)
 	return shards
+}
+
+// fixed is the set of the shards that nobody may move: busy and waiting ones.
+func (w *world) fixed() map[uint32]bool {
+	fixed := map[uint32]bool{}
+	for _, b := range w.c.s.Busy {
+		fixed[b.Shard] = true
+	}
+	for _, shard := range w.c.s.Waiting {
+		fixed[shard] = true
+	}
+	return fixed
+}
+
+// pins brings shards where they are pinned, whatever the strategy thinks.
+func (w *world) pins(r *Round) {
+	if len(w.c.s.Pinned) == 0 {
+		return
+	}
+	fixed := w.fixed()
+	for _, p := range w.c.s.Pinned {
+		owner := w.c.s.OwnerOf(p.Shard)
+		if owner == pluginapi.NoTarget || owner == p.Node || !w.c.candidate[p.Node] || fixed[p.Shard] {
+			continue
+		}
+		w.put(p.Shard, p.Node)
+		fixed[p.Shard] = true // of several pins of one shard the first holds
+		r.Homes = append(r.Homes, Home{Shard: p.Shard, Node: w.c.name(p.Node)})
+	}
 }
 
 func (w *world) allocate(ctx context.Context, r *Round) error {
@@ -408,7 +438,7 @@ func (w *world) allocate(ctx context.Context, r *Round) error {
 		}
 	}
 	pinned := map[uint32]int{}
-	for _, p := range w.c.s.Pinned {
+	for _, p := range slices.Backward(w.c.s.Pinned) {
 		pinned[p.Shard] = p.Node
 	}
 	for _, h := range homes {

@@ -1,0 +1,266 @@
+package harness_test
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/droverhq/drover/host/harness"
+	"github.com/droverhq/drover/host/harness/lab"
+	"github.com/droverhq/drover/pluginapi"
+)
+
+func counts(r lab.Round) (counts []int) {
+	for _, n := range r.Nodes {
+		counts = append(counts, n.Shards)
+	}
+	return counts
+}
+
+// A fourth node joins three: by the shipped configuration 25 moves, three a round, and each shard once; the same while
+// moves take three rounds, for leastshard counts shards at their target.
+func TestSimulateJoin(t *testing.T) {
+	for _, handoff := range []int{0, 3} {
+		run := harness.Simulate(t, module(t, "leastshard"), harness.NewCluster(3, 0).Counts(34, 33, 33),
+			lab.Options{Events: []lab.Event{{Round: 2, Kind: lab.Join, Node: "d", Zone: "z9", Weight: 200}}, Handoff: handoff})
+		assert.Equal(t, 25, run.Moves)
+		assert.Zero(t, run.Homes)
+		assert.Equal(t, 2+8+handoff, run.Settled, "nine rounds of moves, the last of which takes its time")
+		assert.Nil(t, run.Cycle)
+		assert.Equal(t, []int{34, 33, 33}, counts(run.Rounds[0]))
+		last := run.Rounds[len(run.Rounds)-1]
+		assert.Equal(t, []int{25, 25, 25, 25}, counts(last))
+		assert.Zero(t, last.Imbalance)
+		assert.Equal(t, 30, run.Rounds[1].Imbalance, "31, 33, 33 and 3")
+		moved := map[uint32]int{}
+		for _, r := range run.Rounds {
+			assert.LessOrEqual(t, len(r.Moves), 3)
+			assert.Positive(t, r.Fuel)
+			for _, m := range r.Moves {
+				moved[m.Shard]++
+				assert.Equal(t, "d", m.To)
+			}
+		}
+		assert.Len(t, moved, 25)
+		snap, err := run.End.Snapshot()
+		require.NoError(t, err)
+		assert.Equal(t, "z9", snap.Nodes[3].Zone)
+		assert.Equal(t, uint64(200), snap.Nodes[3].Weight)
+	}
+}
+
+// A node that leaves is asked about while it still has its shards, and is gone once it has none; one that crashes leaves
+// them without a home. Both times allocate finds one in the same round.
+func TestSimulateLeaveAndCrash(t *testing.T) {
+	for _, kind := range []lab.EventKind{lab.Leave, lab.Crash} {
+		c := harness.NewCluster(3, 12).Even().Busy(2, "a").Busy(4, "c").Pin("c", 5).Standby("c", 0)
+		run := harness.Simulate(t, native(t, "leastshard"), c, lab.Options{Events: []lab.Event{{Round: 1, Kind: kind, Node: "c"}}})
+		assert.Equal(t, []string{"a", "b"}, run.End.Nodes(), "%s", kind)
+		assert.Zero(t, run.Rounds[0].Homeless)
+		assert.Equal(t, []int{6, 6}, counts(run.Rounds[len(run.Rounds)-1]))
+		assert.Positive(t, run.Homes)
+		assert.Positive(t, run.Settled)
+	}
+	// While nobody can take them the shards stay, and the node with them.
+	run := harness.Simulate(t, native(t, "leastshard"), harness.NewCluster(1, 3).AllOn("a"),
+		lab.Options{Events: []lab.Event{{Round: 1, Kind: lab.Leave, Node: "a"}, {Round: 4, Kind: lab.Join, Node: "b"}}})
+	assert.Equal(t, []int{3}, counts(run.Rounds[2]))
+	assert.Equal(t, []string{"b"}, run.End.Nodes())
+	assert.Equal(t, 4, run.Settled)
+}
+
+// hotspot moves the busiest shard from the node with the highest rate while that makes the two more even.
+func hotspot(s *pluginapi.Snapshot) (pluginapi.Plan, error) {
+	if len(s.Candidates) < 2 || s.Load.Rate == nil {
+		return pluginapi.Plan{}, nil
+	}
+	rate := func(n int) uint64 { return s.Nodes[n].Load.Rate.Or(0) }
+	hot, cold := s.Candidates[0], s.Candidates[0]
+	for _, c := range s.Candidates {
+		if rate(c) > rate(hot) {
+			hot = c
+		}
+		if rate(c) < rate(cold) {
+			cold = c
+		}
+	}
+	for shard, o := range s.Owners {
+		if int(o) == hot && uint64(s.Load.Rate[shard])*2 <= rate(hot)-rate(cold) {
+			return pluginapi.Plan{Moves: []pluginapi.Move{{Shard: uint32(shard), Target: cold}}}, nil
+		}
+	}
+	return pluginapi.Plan{}, nil
+}
+
+// A strategy that looks at load sees what its moves do to it, and what demand does.
+func TestSimulateDemand(t *testing.T) {
+	node := func(rate, cpu uint64) pluginapi.NodeLoad {
+		return pluginapi.NodeLoad{Rate: pluginapi.Known(rate), CPU: pluginapi.Known(cpu), Disk: pluginapi.Known(7)}
+	}
+	c := harness.NewCluster(2, 8).Even().Rate(10).Load(node(40, 400)).Capacity(200, "b")
+	run := harness.Simulate(t, harness.Native(t, "hotspot", funcs{rebalance: hotspot}), c,
+		lab.Options{Events: []lab.Event{{Round: 2, Kind: lab.Demand, Shards: []uint32{0, 2}, Rate: 50}}})
+	assert.Empty(t, run.Rounds[0].Moves)
+	assert.Equal(t, []lab.Move{{Shard: 4, From: "a", To: "b"}}, run.Rounds[1].Moves, "the first that is worth it at 120 to 40")
+	last := run.Rounds[len(run.Rounds)-1]
+	assert.Equal(t, []uint64{last.Nodes[0].Rate, last.Nodes[1].Rate}, []uint64{100, 60})
+	snap, err := run.End.Snapshot()
+	require.NoError(t, err)
+	assert.Equal(t, uint64(100), snap.Nodes[0].Load.Rate.Value)
+	assert.Equal(t, uint64(60), snap.Nodes[1].Load.Rate.Value)
+	assert.Less(t, snap.Nodes[0].Load.CPU.Value, uint64(400), "the shard took its share along")
+	gone, came := 400-snap.Nodes[0].Load.CPU.Value, snap.Nodes[1].Load.CPU.Value-400
+	assert.InDelta(t, gone/2, came, 1, "b is twice as large")
+	assert.Equal(t, uint64(7), snap.Nodes[1].Load.Disk.Value, "what is on disk is not said by rates")
+}
+
+// Spec 1.2: on a join rendezvous moves about 1/(n+1) of the shards, hash most of them.
+func TestSimulateTellsStrategiesApart(t *testing.T) {
+	moves := map[string]int{}
+	for _, name := range []string{"rendezvous", "hash"} {
+		s := native(t, name)
+		start := harness.Simulate(t, s, harness.NewCluster(4, 400).Config("max_moves", 1000), lab.Options{}).End
+		moves[name] = harness.Simulate(t, s, start, lab.Options{Events: []lab.Event{{Round: 1, Kind: lab.Join, Node: "e"}}}).Moves
+	}
+	assert.InDelta(t, 80, moves["rendezvous"], 25)
+	assert.InDelta(t, 320, moves["hash"], 10)
+}
+
+// Spec 1.3: where the strategy fails rebalance moves nothing, and allocate is answered by hash.
+func TestSimulateFailures(t *testing.T) {
+	fails := harness.Native(t, "fails", funcs{
+		allocate: func(*pluginapi.Snapshot, []uint32) (pluginapi.Homes, error) { panic("no") },
+		rebalance: func(*pluginapi.Snapshot) (pluginapi.Plan, error) {
+			return pluginapi.Plan{}, &pluginapi.Failure{Message: "no"}
+		},
+	})
+	run := harness.Simulate(t, fails, harness.NewCluster(3, 6).Pin("c", 0), lab.Options{})
+	assert.Equal(t, []int{1, 2, 3}, counts(run.Rounds[0]), "shard 0 where it is pinned, the others at shard mod 3")
+	require.Len(t, run.Rounds[0].Failures, 2)
+	assert.Equal(t, "allocate: strategy trapped: panic: no", run.Rounds[0].Failures[0])
+	assert.Equal(t, "rebalance: bad answer: strategy failed: no", run.Rounds[0].Failures[1])
+	assert.Equal(t, int64(-1), run.Rounds[0].Fuel)
+	assert.Zero(t, run.Moves)
+}
+
+// What it reports is data, the same each time, and is drawn from its JSON.
+func TestSimulateReportsData(t *testing.T) {
+	events := []lab.Event{{Round: 3, Kind: lab.Crash, Node: "b"}, {Round: 2, Kind: lab.Join, Node: "f"}, {Round: 5, Kind: lab.Demand, Rate: 9}}
+	var first []byte
+	for range 2 {
+		run := harness.Simulate(t, native(t, "rendezvous"), harness.NewCluster(5, 50), lab.Options{Events: events})
+		data, err := json.Marshal(run)
+		require.NoError(t, err)
+		if first == nil {
+			first = data
+		}
+		assert.Equal(t, string(first), string(data))
+	}
+	var back lab.Run
+	require.NoError(t, json.Unmarshal(first, &back))
+	assert.Equal(t, "rendezvous", back.Strategy)
+	assert.Equal(t, []lab.Event{{Round: 2, Kind: lab.Join, Node: "f"}}, back.Rounds[1].Events)
+	assert.Equal(t, "crash b", back.Rounds[2].Events[0].String())
+	assert.Equal(t, "demand: all at 9/s", back.Rounds[4].Events[0].String())
+	assert.Contains(t, string(first), `{"node":"a","shards":`)
+}
+
+func TestSimulateRefusesWhatItCannotPlay(t *testing.T) {
+	for says, e := range map[string]lab.Event{
+		`there is no node "z"`:                    {Round: 1, Kind: lab.Crash, Node: "z"},
+		"rounds are 1 to 100":                     {Round: 101, Kind: lab.Join, Node: "z"},
+		`a node "a" cannot be added`:              {Round: 1, Kind: lab.Join, Node: "a"},
+		"there is no shard 9":                     {Round: 1, Kind: lab.Demand, Shards: []uint32{9}},
+		"want join, leave, crash or demand":       {Round: 1},
+		"round 7: there is no node \"y\": the no": {Round: 7, Kind: lab.Leave, Node: "y"},
+	} {
+		_, err := lab.Simulate(t.Context(), native(t, "hash"), harness.NewCluster(2, 4), lab.Options{Events: []lab.Event{e}})
+		assert.ErrorContains(t, err, says)
+	}
+	assert.ErrorContains(t, new(lab.EventKind).UnmarshalText([]byte("jion")), `event "jion": want join`)
+}
+
+// Whatever happens: no shard is lost or on a node that is gone, counts add up, and what a run says of its rounds is true.
+func TestSimulateKeepsCount(t *testing.T) {
+	s := native(t, "leastshard")
+	rapid.Check(t, func(rt *rapid.T) {
+		c := harness.AnyCluster().Draw(rt, "cluster").Config("max_moves", 5)
+		nodes := c.Nodes()
+		var events []lab.Event
+		for i := range rapid.IntRange(0, 6).Draw(rt, "events") {
+			e := lab.Event{Round: i + 1, Kind: lab.Join, Node: string(rune('p' + i))}
+			if len(nodes) > 0 && rapid.Bool().Draw(rt, "goes") {
+				at := rapid.IntRange(0, len(nodes)-1).Draw(rt, "node")
+				e.Node, e.Kind = nodes[at], rapid.SampledFrom([]lab.EventKind{lab.Leave, lab.Crash}).Draw(rt, "kind")
+				nodes = slices.Delete(slices.Clone(nodes), at, at+1)
+			}
+			events = append(events, e)
+		}
+		run, err := lab.Simulate(t.Context(), s, c, lab.Options{Events: events, Handoff: rapid.IntRange(0, 3).Draw(rt, "handoff"), Rounds: 300})
+		require.NoError(rt, err)
+		require.GreaterOrEqual(rt, run.Settled, 0, "leastshard settles")
+		require.Nil(rt, run.Cycle)
+		end, err := run.End.Snapshot()
+		require.NoError(rt, err)
+		require.NoError(rt, end.Validate(nil))
+		moves, homes := 0, 0
+		for i, r := range run.Rounds {
+			require.Equal(rt, i+1, r.Number)
+			moves, homes = moves+len(r.Moves), homes+len(r.Homes)
+			require.Empty(rt, r.Failures)
+			if r.Number > run.Settled {
+				require.Empty(rt, r.Moves)
+			}
+		}
+		require.Equal(rt, run.Moves, moves)
+		require.Equal(rt, run.Homes, homes)
+	})
+}
+
+// Building clusters: what is wrong is remembered, named, and comes out where the cluster is used.
+func TestClusters(t *testing.T) {
+	for says, c := range map[string]*harness.Cluster{
+		`there is no node "z": the nodes are ["a" "b"]`: harness.NewCluster(2, 2).Zone("z1", "z").AllOn("y"),
+		"there is no shard 2: there are 2":              harness.NewCluster(2, 2).Pin("a", 2),
+		"there are 3 counts for 2 nodes":                harness.NewCluster(2, 2).Counts(1, 2, 3),
+		`a node "a" cannot be added`:                    harness.NewCluster(2, 2).Join("a"),
+		"config.x":                                      harness.NewCluster(2, 2).Config("x", struct{}{}),
+		"owners: node 3 is out of range":                lab.FromSnapshot(&pluginapi.Snapshot{Owners: []uint32{3}}),
+	} {
+		_, err := c.Snapshot()
+		assert.ErrorContains(t, err, says)
+		_, err = native(t, "hash").Rebalance(t.Context(), c)
+		assert.ErrorContains(t, err, says)
+		assert.Contains(t, c.String(), says)
+		_, err = json.Marshal(c)
+		assert.ErrorContains(t, err, says)
+	}
+	c := harness.NewCluster(2, 4).Own("a", 0).Own("b", 1, 2).Busy(1, "b").Pin("b", 2).Standby("b", 0)
+	other := c.Clone().Join("aa").Remove("a")
+	assert.Equal(t, []string{"a", "b"}, c.Nodes(), "a clone is a copy")
+	assert.Equal(t, []string{"aa", "b"}, other.Nodes())
+	assert.Equal(t, []string{"", "b", "b", ""}, []string{other.Owner(0), other.Owner(1), other.Owner(2), other.Owner(3)})
+	assert.Equal(t, []uint32{0, 3}, other.Homeless())
+	snap, err := other.Snapshot()
+	require.NoError(t, err)
+	assert.Equal(t, []pluginapi.Busy{{Shard: 1, Target: 1}}, snap.Busy)
+	assert.Equal(t, []pluginapi.Pin{{Shard: 2, Node: 1}}, snap.Pinned)
+	assert.Equal(t, []uint32{1, pluginapi.NoOwner, pluginapi.NoOwner, pluginapi.NoOwner}, snap.Standby)
+	assert.Equal(t, []int{0, 1}, snap.Candidates)
+	many := harness.NewCluster(30, 0).Nodes()
+	assert.True(t, slices.IsSorted(many))
+	assert.Equal(t, "n029", many[29])
+	text := harness.NewCluster(2, 5).AllOn("b").Own("", 3).Busy(0, "a").Waiting(4).Zone("z1", "a").Role("r", "a").
+		Load(pluginapi.NodeLoad{CPU: pluginapi.Known(5)}, "b").State(pluginapi.StateUnreachable, "b").Candidate(true, "b").Config("k", 1).String()
+	assert.Equal(t, `2 nodes, 5 shards, at most 5 moves, config {"k":1}
+  a (up, zone z1, roles r, weight 100, version 1): 0
+  b (unreachable, candidate, weight 100, version 1, cpu 5): 4: 0-2, 4
+  without a home: 1: 3
+  busy: 0 b→a
+  waiting: 1: 4
+`, text)
+}
