@@ -107,6 +107,11 @@ func TestCheckSeesViolations(t *testing.T) {
 		{"internal/config", own("sharding"), false, "config imports toml alone"},
 		{"node", "testing", false, "testify stays in tests"},
 		{"host/harness", "github.com/stretchr/testify/assert", false, ""},
+		{"host/harness/lab", "testing", false, "testify stays in tests"},
+		{"host/harness/lab", "pgregory.net/rapid", false, "testify stays in tests"},
+		{"cmd/node", own("host/harness"), false, "only tests import the harness"},
+		{"cmd/node", own("host/harness/lab"), false, ""},
+		{"plugins-examples/role-pinning", own("host/harness"), true, ""},
 	} {
 		file := File{Package: tc.pkg, Path: tc.pkg + "/x.go", Test: tc.test, Imports: []string{tc.imported}}
 		problems := Check([]File{file}, Rules)

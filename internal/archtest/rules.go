@@ -73,6 +73,10 @@ var Rules = []Rule{
 		In: []string{"..."}, Except: []string{"sharding/simulation/..."}, Deny: []string{"sharding/simulation/..."},
 	},
 	{
+		Name: "only tests import the harness", Reason: "it brings testing along; what needs none of it is host/harness/lab",
+		In: []string{"..."}, Deny: []string{"host/harness"},
+	},
+	{
 		Name: "an adapter imports neither node nor cmd", Reason: "imports point one way: cmd/node, node, adapters, sharding",
 		In: []string{"internal/...", "host/...", "router/...", "pluginapi/...", "strategies/..."}, Deny: []string{"node/...", "cmd/..."}, Tests: true,
 	},
@@ -90,7 +94,7 @@ var Rules = []Rule{
 	},
 	{
 		Name: "testify stays in tests", Reason: "a node carries no test library; host/harness is one",
-		In: []string{"..."}, Except: []string{"host/harness/...", "sharding/simulation/..."}, Deny: []string{"github.com/stretchr/testify/...", "pgregory.net/rapid/..."},
+		In: []string{"..."}, Except: []string{"host/harness", "sharding/simulation/..."}, Deny: []string{"github.com/stretchr/testify/...", "pgregory.net/rapid/..."},
 		Std: []string{"testing/..."},
 	},
 }
