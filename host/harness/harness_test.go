@@ -184,6 +184,37 @@ func TestOscillationIsDetected(t *testing.T) {
 	assert.Contains(t, text, "oscillates")
 }
 
+// A strategy that goes by the places of keys does not live to see the next contract.
+func TestForward(t *testing.T) {
+	s := harness.Open(t, filepath.Join("testdata", "fixed-order.wasm"))
+	none := harness.NewCluster(3, 0)
+	require.NoError(t, s.Valid(t.Context(), none))
+	err := s.Forward(t.Context(), none)
+	require.NotNil(t, lab.IsFault(err))
+	assert.Equal(t, lab.CheckForward, lab.IsFault(err).Check)
+	assert.ErrorContains(t, err, "want v first")
+	assert.NoError(t, module(t, "hash").Forward(t.Context(), none))
+}
+
+// What a strategy remembers of another question comes out even where the same one asked twice has the same answer.
+func TestDeterministicAsksSomethingElseInBetween(t *testing.T) {
+	last := 0
+	s := harness.Native(t, "remembers", funcs{rebalance: func(s *pluginapi.Snapshot) (pluginapi.Plan, error) {
+		same := last == len(s.Owners)
+		last = len(s.Owners)
+		if same {
+			return pluginapi.Plan{}, nil
+		}
+		return flaw{}.level(s)
+	}})
+	c := harness.NewCluster(3, 9).AllOn("a")
+	_, err := s.Rebalance(t.Context(), c)
+	require.NoError(t, err)
+	err = s.Deterministic(t.Context(), c)
+	require.NotNil(t, lab.IsFault(err))
+	assert.Equal(t, lab.CheckDeterministic, lab.IsFault(err).Check)
+}
+
 // Each assertion both ways: what holds, and what does not, with what would have been right.
 func TestAssertions(t *testing.T) {
 	least, wasm := native(t, "leastshard"), module(t, "leastshard")

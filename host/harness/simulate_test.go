@@ -73,6 +73,32 @@ func TestSimulateLeaveAndCrash(t *testing.T) {
 	assert.Equal(t, 4, run.Settled)
 }
 
+// A busy shard of a node that leaves arrives where it goes: nobody is asked about it.
+func TestSimulateLeaveWhileShardsAreBusy(t *testing.T) {
+	c := harness.NewCluster(3, 12).Even().Busy(2, "b")
+	run := harness.Simulate(t, native(t, "leastshard"), c, lab.Options{Handoff: 2, Events: []lab.Event{{Round: 1, Kind: lab.Leave, Node: "c"}}})
+	assert.Len(t, run.Rounds[0].Homes, 3)
+	for _, h := range run.Rounds[0].Homes {
+		assert.NotEqual(t, uint32(2), h.Shard)
+	}
+	assert.Equal(t, "b", run.End.Owner(2))
+	assert.Equal(t, []string{"a", "b"}, run.End.Nodes())
+}
+
+// Pins are the host's: whatever the strategy says a shard comes where it is pinned, and a pin to a node that goes ends.
+func TestSimulatePins(t *testing.T) {
+	heedless := harness.Native(t, "heedless", funcs{allocate: func(_ *pluginapi.Snapshot, shards []uint32) (pluginapi.Homes, error) {
+		return pluginapi.Homes{Nodes: make([]int, len(shards))}, nil
+	}})
+	c := harness.NewCluster(3, 4).AllOn("a").Own("", 0).Pin("c", 0, 1, 2).Pin("b", 2).Busy(3, "b").Pin("c", 3)
+	run := harness.Simulate(t, heedless, c, lab.Options{Handoff: 1, Events: []lab.Event{{Round: 5, Kind: lab.Leave, Node: "c"}}})
+	assert.ElementsMatch(t, []lab.Home{{Shard: 1, Node: "c"}, {Shard: 2, Node: "c"}, {Shard: 0, Node: "c"}}, run.Rounds[0].Homes)
+	assert.Equal(t, []lab.Home{{Shard: 3, Node: "c"}}, run.Rounds[1].Homes, "once it has arrived on b")
+	assert.Equal(t, []int{0, 0, 4}, counts(run.Rounds[2]))
+	assert.Equal(t, []string{"a", "b"}, run.End.Nodes())
+	assert.Equal(t, []int{3, 1}, counts(run.Rounds[len(run.Rounds)-1]), "shard 2 has a pin to b left")
+}
+
 // hotspot moves the busiest shard from the node with the highest rate while that makes the two more even.
 func hotspot(s *pluginapi.Snapshot) (pluginapi.Plan, error) {
 	if len(s.Candidates) < 2 || s.Load.Rate == nil {
@@ -245,7 +271,11 @@ func TestClusters(t *testing.T) {
 	assert.Equal(t, []string{"aa", "b"}, other.Nodes())
 	assert.Equal(t, []string{"", "b", "b", ""}, []string{other.Owner(0), other.Owner(1), other.Owner(2), other.Owner(3)})
 	assert.Equal(t, []uint32{0, 3}, other.Homeless())
-	snap, err := other.Snapshot()
+	snap, err := c.Clone().Join("aa").Snapshot()
+	require.NoError(t, err)
+	assert.Equal(t, []pluginapi.Busy{{Shard: 1, Target: 2}}, snap.Busy)
+	assert.Equal(t, []pluginapi.Pin{{Shard: 2, Node: 2}}, snap.Pinned)
+	snap, err = other.Snapshot()
 	require.NoError(t, err)
 	assert.Equal(t, []pluginapi.Busy{{Shard: 1, Target: 1}}, snap.Busy)
 	assert.Equal(t, []pluginapi.Pin{{Shard: 2, Node: 1}}, snap.Pinned)

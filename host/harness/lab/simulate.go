@@ -403,12 +403,15 @@ func (w *world) pins(r *Round) {
 	}
 	fixed := w.fixed()
 	for _, p := range w.c.s.Pinned {
+		if !w.c.candidate[p.Node] || fixed[p.Shard] {
+			continue
+		}
+		fixed[p.Shard] = true // of several pins of one shard the first holds
 		owner := w.c.s.OwnerOf(p.Shard)
-		if owner == pluginapi.NoTarget || owner == p.Node || !w.c.candidate[p.Node] || fixed[p.Shard] {
+		if owner == pluginapi.NoTarget || owner == p.Node {
 			continue
 		}
 		w.put(p.Shard, p.Node)
-		fixed[p.Shard] = true // of several pins of one shard the first holds
 		r.Homes = append(r.Homes, Home{Shard: p.Shard, Node: w.c.name(p.Node)})
 	}
 }
@@ -439,10 +442,12 @@ func (w *world) allocate(ctx context.Context, r *Round) error {
 	}
 	pinned := map[uint32]int{}
 	for _, p := range slices.Backward(w.c.s.Pinned) {
-		pinned[p.Shard] = p.Node
+		if w.c.candidate[p.Node] {
+			pinned[p.Shard] = p.Node
+		}
 	}
 	for _, h := range homes {
-		if n, ok := pinned[h.Shard]; ok && w.c.candidate[n] {
+		if n, ok := pinned[h.Shard]; ok {
 			h.Node = w.c.name(n) // kept by the host, whatever the strategy says
 		}
 		if to := w.c.node(h.Node); to != pluginapi.NoTarget {
