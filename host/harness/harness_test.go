@@ -93,9 +93,6 @@ func TestConformanceTakesTheBuiltIns(t *testing.T) {
 		t.Run("native "+name, func(t *testing.T) { harness.Conformance(t, native(t, name), configs...) })
 		t.Run("module "+name, func(t *testing.T) { harness.Conformance(t, module(t, name), configs...) })
 	}
-	t.Run("module role-pinning", func(t *testing.T) {
-		harness.Conformance(t, harness.Open(t, filepath.Join("..", "..", "plugins-examples", "role-pinning", "role-pinning.wasm")))
-	})
 }
 
 // A strategy in C is asked as any other. This one has no homes to give, which is a fault: a node would take it back.

@@ -354,8 +354,8 @@ func (w *world) carry(shard uint32, from *pluginapi.Node, index int, to *plugina
 		}
 		share := uint64(float64(source.Value) * (float64(part) / float64(whole)))
 		source.Value -= min(share, source.Value)
-		if source.name == "cpu" || source.name == "mem" {
-			share = uint64(float64(share) * float64(max(1, from.Weight)) / float64(max(1, to.Weight)))
+		if (source.name == "cpu" || source.name == "mem") && from.Weight > 0 && to.Weight > 0 {
+			share = uint64(float64(share) * (float64(from.Weight) / float64(to.Weight)))
 		}
 		target.Value += share
 	}
