@@ -27,8 +27,8 @@ cluster: build ## build and start three nodes on loopback
 test: ## all tests
 	$(GO) test ./...
 
-# The decoder, the metering and the reference interpreter start no goroutine: the race detector has nothing to find in minutes of fuel counting.
-RACE_PACKAGES ?= $(shell $(GO) list ./... | grep -v /host/internal/)
+# The decoder, the metering, the reference interpreter and the harness start no goroutine: the race detector has nothing to find in minutes of fuel counting.
+RACE_PACKAGES ?= $(shell $(GO) list ./... | grep -v -e /host/internal/ -e /host/harness)
 RACE_FLAGS    ?=
 
 race: ## the tests under the race detector (needs a C compiler)

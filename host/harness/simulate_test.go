@@ -144,6 +144,46 @@ func TestSimulateDemand(t *testing.T) {
 	assert.Equal(t, uint64(7), snap.Nodes[1].Load.Disk.Value, "what is on disk is not said by rates")
 }
 
+// The load of a shard is not lost on its way: neither while it is busy, nor where it is freed for allocate.
+func TestSimulateLoadFollows(t *testing.T) {
+	freed := false
+	frees := harness.Native(t, "frees", funcs{
+		allocate: func(_ *pluginapi.Snapshot, shards []uint32) (pluginapi.Homes, error) {
+			return pluginapi.Homes{Nodes: slices.Repeat([]int{1}, len(shards))}, nil
+		},
+		rebalance: func(s *pluginapi.Snapshot) (pluginapi.Plan, error) {
+			if freed = freed || s.Owners[0] != 0 || len(s.Busy) > 0; freed {
+				return pluginapi.Plan{}, nil
+			}
+			return pluginapi.Plan{Moves: []pluginapi.Move{{Shard: 0, Target: pluginapi.NoTarget}}}, nil
+		},
+	})
+	load := pluginapi.NodeLoad{Rate: pluginapi.Known(60), CPU: pluginapi.Known(600), Mem: pluginapi.Known(300), Entities: pluginapi.Known(9)}
+	for _, handoff := range []int{0, 2} {
+		freed = false
+		c := harness.NewCluster(2, 4).AllOn("a").Own("", 3).Load(load, "a").Load(pluginapi.NodeLoad{Rate: pluginapi.Known(0), CPU: pluginapi.Known(0), Entities: pluginapi.Known(0)}, "b").
+			Rate(20).Entities(3).Capacity(50, "b")
+		end, err := harness.Simulate(t, frees, c, lab.Options{Handoff: handoff}).End.Snapshot()
+		require.NoError(t, err)
+		assert.Equal(t, pluginapi.NodeLoad{Rate: pluginapi.Known(40), CPU: pluginapi.Known(400), Mem: pluginapi.Known(200), Entities: pluginapi.Known(6)}, end.Nodes[0].Load)
+		assert.Equal(t, pluginapi.NodeLoad{Rate: pluginapi.Known(40), CPU: pluginapi.Known(400), Entities: pluginapi.Known(6)}, end.Nodes[1].Load,
+			"shard 0 with its share, cpu by half the weight; of shard 3, which comes from nowhere, what is known of itself")
+	}
+}
+
+// A busy shard whose target goes meanwhile is free again, and gets another home.
+func TestSimulateTargetGoes(t *testing.T) {
+	for _, kind := range []lab.EventKind{lab.Leave, lab.Crash} {
+		c := harness.NewCluster(3, 6).AllOn("a").Busy(0, "c")
+		run := harness.Simulate(t, native(t, "hash"), c.Limit(0), lab.Options{Handoff: 2, Events: []lab.Event{{Round: 1, Kind: kind, Node: "c"}}})
+		assert.Equal(t, []lab.Home{{Shard: 0, Node: "a"}}, run.Rounds[2].Homes, "%s", kind)
+		assert.Equal(t, []string{"a", "b"}, run.End.Nodes())
+	}
+	run := harness.Simulate(t, native(t, "hash"), harness.NewCluster(3, 6).AllOn("a").Busy(0, "c").State(pluginapi.StateDraining, "c").Limit(0), lab.Options{})
+	assert.Equal(t, []lab.Home{{Shard: 0, Node: "a"}}, run.Rounds[0].Homes)
+	assert.Empty(t, run.Rounds[1].Homes, "it has never been on c")
+}
+
 // Spec 1.2: on a join rendezvous moves about 1/(n+1) of the shards, hash most of them.
 func TestSimulateTellsStrategiesApart(t *testing.T) {
 	moves := map[string]int{}

@@ -113,17 +113,16 @@ type Run struct {
 	Moves   int    `json:"moves"` // of rebalances
 	Homes   int    `json:"homes"`
 
-	// End is the cluster after the last round, and Last before the last round that changed anything.
-	End  *Cluster `json:"-"`
-	Last *Cluster `json:"-"`
+	End *Cluster `json:"-"` // the cluster after the last round
 	// failed is the first answer that was a failure, and about what.
 	failed   *Answer
 	failedAt *Cluster
 }
 
-// Simulate plays a strategy on a copy of a cluster. Each round the events of the round happen, moves that are due are done, shards go where they are pinned,
-// allocate is asked for the shards that need a home, and for those of draining and leaving nodes, and rebalance is asked
-// for moves; time, revision and seed go on. What fails has the effect that it has in a node: no move, and homes by hash.
+// Simulate plays a strategy on a copy of a cluster. Each round the events of the round happen, moves that are due are done,
+// shards go where they are pinned, allocate is asked for the shards that need a home, and for those of draining and leaving
+// nodes, and rebalance is asked for moves; time, revision and seed go on. What fails has the effect that it has in a node:
+// no move, and homes by hash.
 //
 // A shard takes its share of its node's load figures along: in proportion to its rate, where the rates of all the node's
 // shards are known, else as one of so many; cpu and mem are scaled by the nodes' weights.
@@ -136,7 +135,7 @@ func Simulate(ctx context.Context, s *Strategy, c *Cluster, o Options) (*Run, er
 	if o.Quiet == 0 {
 		o.Quiet = 3
 	}
-	w := &world{s: s, o: o, c: c.Clone(), run: &Run{Strategy: s.Name(), Settled: 0}, seen: map[[32]byte]int{}}
+	w := &world{s: s, o: o, c: c.Clone(), run: &Run{Strategy: s.Name()}, loose: map[uint32]map[string]float64{}, seen: map[[32]byte]int{}}
 	for _, b := range w.c.s.Busy {
 		w.due = append(w.due, handoff{shard: b.Shard, round: 1 + o.Handoff})
 	}
@@ -176,12 +175,12 @@ type world struct {
 	run     *Run
 	due     []handoff
 	leaving []string
-	seen    map[[32]byte]int // arrangements since the last event, and the round of each
+	loose   map[uint32]map[string]float64 // the load of shards that have left a node for none yet
+	seen    map[[32]byte]int              // arrangements since the last event, and the round of each
 }
 
 func (w *world) round(ctx context.Context, n int) error {
 	r := Round{Number: n}
-	before := w.c.Clone()
 	s := &w.c.s
 	s.Now, s.Revision, s.Seed = s.Now+1000, s.Revision+1, s.Seed*6364136223846793005+1442695040888963407
 	for _, e := range w.o.Events {
@@ -212,7 +211,7 @@ func (w *world) round(ctx context.Context, n int) error {
 	if len(r.Events) == 0 && len(r.Moves) == 0 && len(r.Homes) == 0 && !arrived {
 		return nil
 	}
-	w.run.Settled, w.run.Last = n, before
+	w.run.Settled = n
 	key := w.key()
 	if from, ok := w.seen[key]; ok && w.run.Cycle == nil && len(r.Moves)+len(r.Homes) > 0 {
 		w.run.Cycle = &Cycle{From: from, Length: n - from}
@@ -310,7 +309,11 @@ func (w *world) arrive(n int) bool {
 		arrived = true
 		i := slices.IndexFunc(w.c.s.Busy, func(b pluginapi.Busy) bool { return b.Shard == d.shard })
 		if i >= 0 {
-			w.put(d.shard, w.c.s.Busy[i].Target)
+			target := w.c.s.Busy[i].Target
+			if target != pluginapi.NoTarget && !w.c.candidate[target] {
+				target = pluginapi.NoTarget // no longer fit: the shard is free again
+			}
+			w.put(d.shard, target)
 			w.c.s.Busy = slices.Delete(w.c.s.Busy, i, i+1)
 		}
 		return true
@@ -321,21 +324,45 @@ func (w *world) arrive(n int) bool {
 // put gives a shard another owner, and takes its share of the load there.
 func (w *world) put(shard uint32, to int) {
 	s := &w.c.s
-	if from := s.OwnerOf(shard); from != pluginapi.NoTarget && to != pluginapi.NoTarget {
-		w.carry(shard, &s.Nodes[from], from, &s.Nodes[to])
+	if from := s.OwnerOf(shard); from != pluginapi.NoTarget {
+		w.loose[shard] = w.unload(shard, from)
 	}
 	s.Owners[shard] = uint32(to) // NoTarget becomes NoOwner
-}
-
-func (w *world) carry(shard uint32, from *pluginapi.Node, index int, to *pluginapi.Node) {
-	sources := figures(&from.Load)
-	if !slices.ContainsFunc(sources, func(f figure) bool { return f.Known }) {
+	if to == pluginapi.NoTarget {
 		return
 	}
+	share, ok := w.loose[shard]
+	if !ok { // it comes from a node that is gone, or from nowhere
+		share = map[string]float64{}
+		for name, column := range map[string][]uint32{"rate": s.Load.Rate, "entities": s.Load.Entities} {
+			if column != nil && column[shard] != pluginapi.UnknownLoad {
+				share[name] = float64(column[shard])
+			}
+		}
+	}
+	delete(w.loose, shard)
+	for _, f := range figures(&s.Nodes[to].Load) {
+		amount := share[f.name]
+		if weight := s.Nodes[to].Weight; f.scaled() && weight > 0 {
+			amount /= float64(weight)
+		}
+		if f.Known {
+			f.Value += uint64(amount)
+		}
+	}
+}
+
+// unload takes a shard's share off the load figures of its node, and returns it: per unit of weight where a figure is one
+// of the node's capacity.
+func (w *world) unload(shard uint32, node int) map[string]float64 {
 	s := &w.c.s
+	load := figures(&s.Nodes[node].Load)
+	if !slices.ContainsFunc(load, func(f figure) bool { return f.Known }) {
+		return nil
+	}
 	count, sum, rates := uint64(0), uint64(0), s.Load.Rate != nil
 	for i, o := range s.Owners {
-		if int(o) != index {
+		if int(o) != node {
 			continue
 		}
 		count++
@@ -343,23 +370,27 @@ func (w *world) carry(shard uint32, from *pluginapi.Node, index int, to *plugina
 			sum += uint64(s.Load.Rate[i])
 		}
 	}
-	part, whole := uint64(1), count
+	part := 1 / float64(count)
 	if rates && sum > 0 {
-		part, whole = uint64(s.Load.Rate[shard]), sum
+		part = float64(s.Load.Rate[shard]) / float64(sum)
 	}
-	for i, target := range figures(&to.Load) {
-		source := sources[i]
-		if !source.Known || !target.Known || source.name == "disk" || source.name == "diskfree" {
+	share := map[string]float64{}
+	for _, f := range load {
+		if !f.Known || f.name == "disk" || f.name == "diskfree" {
 			continue
 		}
-		share := uint64(float64(source.Value) * (float64(part) / float64(whole)))
-		source.Value -= min(share, source.Value)
-		if (source.name == "cpu" || source.name == "mem") && from.Weight > 0 && to.Weight > 0 {
-			share = uint64(float64(share) * (float64(from.Weight) / float64(to.Weight)))
+		taken := uint64(float64(f.Value) * part)
+		f.Value -= min(taken, f.Value)
+		share[f.name] = float64(taken)
+		if weight := s.Nodes[node].Weight; f.scaled() && weight > 0 {
+			share[f.name] *= float64(weight)
 		}
-		target.Value += share
 	}
+	return share
 }
+
+// scaled tells of a figure that it is a part of the node's capacity.
+func (f figure) scaled() bool { return f.name == "cpu" || f.name == "mem" }
 
 // needy returns the shards that allocate is asked for: without a home, or on a node that goes.
 func (w *world) needy() []uint32 {
