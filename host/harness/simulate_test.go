@@ -179,7 +179,7 @@ func TestSimulateTargetGoes(t *testing.T) {
 		assert.Equal(t, []lab.Home{{Shard: 0, Node: "a"}}, run.Rounds[2].Homes, "%s", kind)
 		assert.Equal(t, []string{"a", "b"}, run.End.Nodes())
 	}
-	run := harness.Simulate(t, native(t, "hash"), harness.NewCluster(3, 6).AllOn("a").Busy(0, "c").State(pluginapi.StateDraining, "c").Limit(0), lab.Options{})
+	run := harness.Simulate(t, native(t, "hash"), harness.NewCluster(3, 6).AllOn("a").Busy(0, "c").Candidate(false, "c").Limit(0), lab.Options{})
 	assert.Equal(t, []lab.Home{{Shard: 0, Node: "a"}}, run.Rounds[0].Homes)
 	assert.Empty(t, run.Rounds[1].Homes, "it has never been on c")
 }
@@ -292,6 +292,9 @@ func TestClusters(t *testing.T) {
 	for says, c := range map[string]*harness.Cluster{
 		`there is no node "z": the nodes are ["a" "b"]`: harness.NewCluster(2, 2).Zone("z1", "z").AllOn("y"),
 		"there is no shard 2: there are 2":              harness.NewCluster(2, 2).Pin("a", 2),
+		"there cannot be -1 nodes":                      harness.NewCluster(-1, 2),
+		"there cannot be -3 shards":                     harness.NewCluster(2, -3),
+		"b cannot have -1 shards":                       harness.NewCluster(2, 2).Counts(1, -1),
 		"there are 3 counts for 2 nodes":                harness.NewCluster(2, 2).Counts(1, 2, 3),
 		`a node "a" cannot be added`:                    harness.NewCluster(2, 2).Join("a"),
 		"config.x":                                      harness.NewCluster(2, 2).Config("x", struct{}{}),

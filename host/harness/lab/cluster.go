@@ -24,6 +24,9 @@ type Cluster struct {
 // does not suffice), up, candidates, of weight 100 and version 1. No shard has a home. The host takes any number of moves.
 func NewCluster(nodes, shards int) *Cluster {
 	c := &Cluster{}
+	if nodes < 0 {
+		c.fail("there cannot be %d nodes", nodes)
+	}
 	for i := range nodes {
 		name := fmt.Sprintf("n%03d", i)
 		if nodes <= 26 {
@@ -36,11 +39,10 @@ func NewCluster(nodes, shards int) *Cluster {
 
 // FromSnapshot returns the cluster of a snapshot, of which it keeps nothing.
 func FromSnapshot(s *pluginapi.Snapshot) *Cluster {
-	c := &Cluster{s: copyOf(s), candidate: make([]bool, len(s.Nodes))}
 	if err := s.Validate(nil); err != nil {
-		c.err = err
-		return c
+		return &Cluster{err: err}
 	}
+	c := &Cluster{s: copyOf(s), candidate: make([]bool, len(s.Nodes))}
 	for _, n := range s.Candidates {
 		c.candidate[n] = true
 	}
@@ -216,6 +218,10 @@ func (c *Cluster) reindex(to func(int) int) {
 
 // Shards sets the number of shards, none of which has a home; what was said of shards before is forgotten.
 func (c *Cluster) Shards(n int) *Cluster {
+	if n < 0 {
+		c.fail("there cannot be %d shards", n)
+		n = 0
+	}
 	c.s.Owners = slices.Repeat([]uint32{pluginapi.NoOwner}, n)
 	c.s.Busy, c.s.Waiting, c.s.Pinned, c.s.Standby, c.s.Load = nil, nil, nil, nil, pluginapi.ShardLoads{}
 	c.s.MaxMoves = uint64(n)
@@ -249,6 +255,10 @@ func (c *Cluster) Counts(counts ...int) *Cluster {
 	}
 	var owners []uint32
 	for node, n := range counts {
+		if n < 0 {
+			c.fail("%s cannot have %d shards", c.name(node), n)
+			return c
+		}
 		owners = append(owners, slices.Repeat([]uint32{uint32(node)}, n)...)
 	}
 	c.Shards(len(owners))
