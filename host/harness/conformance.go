@@ -77,7 +77,7 @@ func AnyCluster() *rapid.Generator[*Cluster] {
 		nodes := c.Nodes()
 		mixed, loaded := rapid.IntRange(0, 4).Draw(t, "mixed versions") == 4, rapid.Bool().Draw(t, "loads")
 		for _, name := range nodes {
-			anyNode(t, c, name, mixed, loaded)
+			anyNode(t, c, name, mixed)
 		}
 		snap, err := c.Snapshot()
 		if err != nil {
@@ -103,7 +103,13 @@ func AnyCluster() *rapid.Generator[*Cluster] {
 				}
 			}
 			if loaded {
-				c.Rate(rapid.Uint32Range(0, 1000).Draw(t, "rate"), shard).Entities(rapid.Uint32Range(0, 100).Draw(t, "entities"), shard)
+				c.Rate(rapid.Uint32Range(0, 1000).Draw(t, "rate"), shard)
+				c.Entities(rapid.Uint32Range(0, 100).Draw(t, "entities"), shard)
+			}
+		}
+		if loaded {
+			for _, name := range nodes {
+				loadOf(t, c, name)
 			}
 		}
 		if rapid.Bool().Draw(t, "standby") {
@@ -118,7 +124,7 @@ func AnyCluster() *rapid.Generator[*Cluster] {
 	})
 }
 
-func anyNode(t *rapid.T, c *Cluster, name string, mixed, loaded bool) {
+func anyNode(t *rapid.T, c *Cluster, name string, mixed bool) {
 	if rapid.IntRange(0, 4).Draw(t, "odd state") == 4 {
 		c.State(pluginapi.NodeState(rapid.IntRange(int(pluginapi.StateUp), int(pluginapi.StateAway)).Draw(t, "state")), name)
 		c.Candidate(rapid.Bool().Draw(t, "candidate"), name)
@@ -137,10 +143,26 @@ func anyNode(t *rapid.T, c *Cluster, name string, mixed, loaded bool) {
 		at := rapid.Float64Range(0, 1)
 		c.Coord(pluginapi.Coord{Vec: []float64{at.Draw(t, "x"), -0.5 - at.Draw(t, "y")}, Error: 0.5, Height: 0.001}, name)
 	}
-	if loaded {
-		figure := func(label string, most uint64) pluginapi.Figure {
-			return pluginapi.Figure{Value: rapid.Uint64Range(0, most).Draw(t, label), Known: true}
-		}
-		c.Load(pluginapi.NodeLoad{CPU: figure("cpu", 1000), Mem: figure("mem", 1000), Rate: figure("rate", 40_000), Entities: figure("entities", 4000)}, name)
+}
+
+// loadOf gives a node the load that its shards make: what a strategy sees of both goes together.
+func loadOf(t *rapid.T, c *Cluster, name string) {
+	s, err := c.Snapshot()
+	if err != nil {
+		t.Fatalf("%v", err) // the generator's own mistake
 	}
+	var rate, entities uint64
+	for i := range s.Owners {
+		if c.Owner(uint32(i)) == name {
+			rate, entities = rate+uint64(s.Load.Rate[i]), entities+uint64(s.Load.Entities[i])
+		}
+	}
+	weight := s.Nodes[s.NodeIndex(name)].Weight
+	if weight == 0 {
+		weight = 100
+	}
+	c.Load(pluginapi.NodeLoad{
+		CPU: pluginapi.Known(rate / weight), Mem: pluginapi.Known(rapid.Uint64Range(0, 1000).Draw(t, "mem")),
+		Rate: pluginapi.Known(rate), Entities: pluginapi.Known(entities),
+	}, name)
 }

@@ -6,8 +6,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/droverhq/drover/host/harness"
+	"github.com/droverhq/drover/host/harness/lab"
 	"github.com/droverhq/drover/pluginapi"
 )
 
@@ -240,6 +242,7 @@ func TestConformanceCatchesSeededFaults(t *testing.T) {
 			assert.Contains(t, text, "faulty: "+c.check+": ")
 			assert.Contains(t, text, "right would have been: ")
 			assert.Contains(t, text, "snapshot: ")
+			assert.NotContains(t, text, "[rapid]", "the corners alone find it, so that it is found each time")
 		})
 	}
 }
@@ -247,4 +250,17 @@ func TestConformanceCatchesSeededFaults(t *testing.T) {
 // The same leveller without a fault passes: what the table finds is the fault.
 func TestConformanceTakesTheLevellerWithoutAFault(t *testing.T) {
 	harness.Conformance(t, harness.Native(t, "leveller", funcs{rebalance: flaw{}.level}))
+}
+
+// What no corner shows drawn clusters do: here a busy shard is moved where there are many nodes and shards.
+func TestConformanceDrawsClusters(t *testing.T) {
+	s := harness.Native(t, "hidden", funcs{rebalance: func(s *pluginapi.Snapshot) (pluginapi.Plan, error) {
+		return flaw{busy: len(s.Nodes) > 3 && len(s.Owners) > 8}.level(s)
+	}})
+	faults, err := s.Conform(t.Context(), lab.Corners()...)
+	require.NoError(t, err)
+	require.Empty(t, faults)
+	text, failed := record(t, func(t testing.TB) { harness.Conformance(t, s) })
+	assert.True(t, failed)
+	assert.Contains(t, text, "hidden: valid: rebalance broke the rule busy: ")
 }

@@ -114,12 +114,33 @@ func hotspot(s *pluginapi.Snapshot) (pluginapi.Plan, error) {
 			cold = c
 		}
 	}
+	p := s.Placement()
 	for shard, o := range s.Owners {
-		if int(o) == hot && uint64(s.Load.Rate[shard])*2 <= rate(hot)-rate(cold) {
+		r := s.Load.Rate[shard]
+		if int(o) == hot && p.Movable(uint32(shard)) && r > 0 && r != pluginapi.UnknownLoad && uint64(r)*2 <= rate(hot)-rate(cold) {
 			return pluginapi.Plan{Moves: []pluginapi.Move{{Shard: uint32(shard), Target: cold}}}, nil
 		}
 	}
 	return pluginapi.Plan{}, nil
+}
+
+// What the suite says of load it says truly: a strategy that goes by it settles, one that goes too far does not.
+func TestConformanceOfStrategiesThatLookAtLoad(t *testing.T) {
+	harness.Conformance(t, harness.Native(t, "hotspot", funcs{rebalance: hotspot}))
+	hasty := funcs{rebalance: func(s *pluginapi.Snapshot) (pluginapi.Plan, error) { // the busiest node gives, whatever comes of it
+		wide := *s
+		wide.Load.Rate = make([]uint32, len(s.Load.Rate))
+		for i, r := range s.Load.Rate {
+			wide.Load.Rate[i] = min(1, r)
+		}
+		if s.Load.Rate == nil {
+			wide.Load.Rate = nil
+		}
+		return hotspot(&wide)
+	}}
+	text, failed := record(t, func(t testing.TB) { harness.Conformance(t, harness.Native(t, "hasty", hasty)) })
+	assert.True(t, failed)
+	assert.Contains(t, text, "hasty: oscillates: ")
 }
 
 // A strategy that looks at load sees what its moves do to it, and what demand does.
