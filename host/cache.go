@@ -59,15 +59,15 @@ func openCache(dir string) (wazero.CompilationCache, string, error) {
 }
 
 // checkPrivate refuses a directory in which others could place machine code: one
-// that they may write to, or, if it holds the code itself, that they own. Around
-// that one a sticky bit will do. Where files have no owner in Unix's sense their
-// mode says nothing either.
+// that they own, or may write to. Around the one that holds the code root's will
+// do, and a sticky bit. Where files have no owner in Unix's sense their mode says
+// nothing either.
 func checkPrivate(dir string, info fs.FileInfo, holds bool, euid int) error {
 	owner, ok := ownerOf(info)
 	if !ok {
 		return nil
 	}
-	if holds && owner != euid {
+	if owner != euid && (holds || owner != 0) {
 		return fmt.Errorf("%s belongs to user %d, the node runs as %d: the owner could place machine code there; remove it, or chown it", dir, owner, euid)
 	}
 	if info.Mode().Perm()&0o022 != 0 && (holds || info.Mode()&fs.ModeSticky == 0) {

@@ -50,8 +50,8 @@ type hostFunc struct {
 	call            func(in *instance, stack []uint64)
 }
 
-// errno wraps a stub that returns a WASI result code. The price of the call
-// itself is taken first.
+// errno wraps a stub that returns a WASI result code. Each stub takes the price
+// of the call itself.
 func errno(params []api.ValueType, f func(in *instance, stack []uint64) uint32) hostFunc {
 	return hostFunc{params, []api.ValueType{i32}, func(in *instance, stack []uint64) {
 		stack[0] = uint64(f(in, stack))
