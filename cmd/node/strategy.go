@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/droverhq/drover/host"
+	"github.com/droverhq/drover/internal/client"
 	"github.com/droverhq/drover/internal/config"
 	"github.com/droverhq/drover/pluginapi"
 	"github.com/droverhq/drover/pluginapi/snapshotfile"
@@ -106,14 +107,18 @@ func cacheDir() string {
 	return filepath.Join(dir, "drover")
 }
 
-// withRuntime runs f with a runtime of its own and closes it.
+// withRuntime runs f with a runtime of its own and closes it. A cache that cannot be had, or is not safe to use, costs time and is told.
 func withRuntime(ctx context.Context, engine host.Engine, f func(*host.Runtime) error) error {
 	if ctx == nil {
 		ctx = context.Background()
 	}
 	rt, err := host.NewRuntime(ctx, host.Options{Engine: engine, CacheDir: cacheDir()})
 	if err != nil {
-		return err
+		trouble := client.Printable(err.Error())
+		if rt, err = host.NewRuntime(ctx, host.Options{Engine: engine}); err != nil {
+			return err
+		}
+		fmt.Fprintf(os.Stderr, "drover: warning: %s: each run compiles anew\n", trouble)
 	}
 	return errors.Join(f(rt), rt.Close(ctx))
 }
