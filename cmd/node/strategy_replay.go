@@ -166,10 +166,10 @@ func (f *replayFlags) request(cmd *cobra.Command, args []string) (*replayRequest
 	return req, nil
 }
 
-// wanted says whether a record is asked for, but for --last.
+// wanted says whether a record is asked for, but for --last. One that cannot be read may be, unless that is one record alone.
 func (r *replayRequest) wanted(e records.Entry) bool {
 	if e.Err != nil {
-		return true
+		return r.record == ""
 	}
 	return (r.typ == "" || e.Record.Type == r.typ) && (r.wasm == nil || e.Record.Digest == r.digest) && (r.record == "" || e.Record.InputDigest == r.input)
 }
@@ -178,11 +178,17 @@ func (r *replayRequest) wanted(e records.Entry) bool {
 type selection struct {
 	from, to uint64
 	count    int
+	// unreadable counts those that cannot be read, asked for or not.
+	unreadable int
 }
 
 func (r *replayRequest) selection() (selection, error) {
 	var numbers []uint64
+	unreadable := 0
 	err := records.Read(r.path, func(e records.Entry) error {
+		if e.Err != nil {
+			unreadable++
+		}
 		if r.wanted(e) {
 			numbers = append(numbers, e.Number)
 		}
@@ -192,12 +198,12 @@ func (r *replayRequest) selection() (selection, error) {
 		err = withHint(err, "name the data_dir of a node, as in its node.toml, or a file that 'drover strategy replay DATA_DIR --export FILE' wrote")
 	}
 	if err != nil || len(numbers) == 0 {
-		return selection{}, err
+		return selection{unreadable: unreadable}, err
 	}
 	if r.last > 0 {
 		numbers = numbers[max(0, len(numbers)-r.last):]
 	}
-	return selection{numbers[0], numbers[len(numbers)-1], len(numbers)}, nil
+	return selection{numbers[0], numbers[len(numbers)-1], len(numbers), unreadable}, nil
 }
 
 // each hands over what is asked for, oldest first.
@@ -216,6 +222,9 @@ func (r *replayRequest) each(f func(e records.Entry, n, all int) error) error {
 		}
 		if r.wasm != nil {
 			what += " of module " + r.digest.String()
+		}
+		if s.unreadable > 0 {
+			what += fmt.Sprintf("; %s could not be read: see --list without --record", counted(s.unreadable, "record"))
 		}
 		return withHint(fmt.Errorf("%s: %s", r.path, what),
 			"the node that leads makes the calls, and records them: try the data_dir of another node, or --list without --type, --record and module")

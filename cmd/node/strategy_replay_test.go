@@ -146,6 +146,14 @@ func TestReplayOfAFile(t *testing.T) {
 	require.Regexp(t, `(?m)^0 +\d{4}-\d\d-\d\dT[0-9:]+Z +counter +allocate +well-behaved.wasm +ok +\d+ +\S+ +sha256:[0-9a-f]{12}… +sha256:`+recs[0].Digest.String()[7:19]+"…$", out)
 	out, _ = drover(t, 0, "strategy", "replay", file, "--export", file+".2")
 	require.Contains(t, out, ": 1 records; 1 could not be read\n")
+
+	// Damage elsewhere says nothing about the one record that is asked for, nor is it that record.
+	out, _ = drover(t, 0, "strategy", "replay", file, module, "--record", recs[0].DigestInput().String())
+	require.Contains(t, out, ": 1 records replayed: 1 the same, 0 differ\n")
+	other := host.DigestOf(nil).String()
+	_, errs = drover(t, 1, "strategy", "replay", file, module, "--record", other)
+	require.Contains(t, errs, "no record of input "+other+" of module sha256:")
+	require.Contains(t, errs, "1 record could not be read")
 }
 
 func TestReplayUsage(t *testing.T) {
