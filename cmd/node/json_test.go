@@ -138,6 +138,7 @@ func TestJSONIsDocumented(t *testing.T) {
 		"strategy check":    {{fixture}, {"builtin:hash"}},
 		"strategy describe": {{"builtin:leastshard"}},
 		"strategy run":      {{"builtin:hash", "--op", "rebalance", "--input", input}, {"builtin:hash", "--op", "allocate", "--input", input}},
+		"strategy bench":    {{"builtin:hash", "--shards", "10", "--nodes", "2", "--repeat", "1", "--budget", "1m"}},
 		"strategy replay":   {{data}, {data, "--list"}, {data, "--export", filepath.Join(dir, "calls.rec")}},
 		"strategy list":     {live},
 		"strategy swap":     {at("counter", "builtin:hash")},
