@@ -197,6 +197,10 @@ func (r *Runtime) compile(ctx context.Context, c *code, decoded *wasmbin.Module,
 	}
 	timed, cancel := context.WithTimeout(experimental.WithCompilationWorkers(ctx, compileWorkers), timeout)
 	defer cancel()
+	if r.profiler != nil {
+		r.profiler.functions = uint32(len(decoded.ImportedFuncs()) + len(decoded.Funcs))
+		timed = experimental.WithFunctionListenerFactory(timed, r.profiler)
+	}
 	in := r.wazero
 	compiled, err := in.CompileModule(timed, res.Wasm)
 	if err != nil && timed.Err() == nil && r.cacheDir != "" {

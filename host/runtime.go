@@ -84,6 +84,8 @@ type Runtime struct {
 	compiling    chan struct{} // holds a token while a module is compiled
 	compilations sync.WaitGroup
 
+	profiler *profiler // nil but in Profile
+
 	mu     sync.Mutex
 	closed bool
 	codes  map[codeKey]*code

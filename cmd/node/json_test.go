@@ -139,6 +139,7 @@ func TestJSONIsDocumented(t *testing.T) {
 		"strategy describe": {{"builtin:leastshard"}},
 		"strategy run":      {{"builtin:hash", "--op", "rebalance", "--input", input}, {"builtin:hash", "--op", "allocate", "--input", input}},
 		"strategy bench":    {{"builtin:hash", "--shards", "10", "--nodes", "2", "--repeat", "1", "--budget", "1m"}},
+		"strategy profile":  {{filepath.Join("..", "..", "host", "testdata", "guests", "leastshard.wasm"), "--op", "rebalance", "--input", input}},
 		"strategy replay":   {{data}, {data, "--list"}, {data, "--export", filepath.Join(dir, "calls.rec")}},
 		"strategy list":     {live},
 		"strategy swap":     {at("counter", "builtin:hash")},

@@ -38,6 +38,7 @@ func newStrategyCommand() *cobra.Command {
 		newStrategyDescribeCommand(),
 		newStrategyRunCommand(),
 		newStrategyBenchCommand(),
+		newStrategyProfileCommand(),
 		newStrategyReplayCommand(),
 		newStrategyListCommand(),
 		newStrategySwapCommand(),

@@ -135,7 +135,7 @@ Exit codes: 0 ok, 2 usage, 3 the module is refused, 4 any other verdict, 1 anyth
 
 // request checks the command line and reads what it names.
 func (f *runFlags) request(cmd *cobra.Command, arg string) (*runRequest, error) {
-	help := "run 'drover strategy run --help'"
+	help := fmt.Sprintf("run '%s --help'", cmd.CommandPath())
 	usage := func(format string, args ...any) error { return usageError(fmt.Errorf(format, args...), help) }
 	req := &runRequest{name: arg, repeat: f.repeat}
 	var err error

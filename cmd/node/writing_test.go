@@ -40,7 +40,7 @@ func TestWritingStrategies(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s: %s", line[1], out)
 	}
-	require.Equal(t, 4, runPage(t, string(data), dir))
+	require.Equal(t, 5, runPage(t, string(data), dir))
 }
 
 // runPage runs the commands of drover that a page shows, in a folder, holds what they print against the page, and returns how many there are.
@@ -48,7 +48,7 @@ func runPage(t *testing.T, page, dir string) int {
 	t.Helper()
 	t.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))
 	t.Chdir(dir)
-	commands := regexp.MustCompile(`(?m)^\$ drover (strategy (?:check|run|bench) .*)\n((?:[^$\x60].*\n)*)`).FindAllStringSubmatch(page, -1)
+	commands := regexp.MustCompile(`(?m)^\$ drover (strategy (?:check|run|bench|profile) .*)\n((?:[^$\x60].*\n)*)`).FindAllStringSubmatch(page, -1)
 	for _, m := range commands {
 		var out, errs bytes.Buffer
 		require.Zero(t, run(strings.Fields(m[1]), strings.NewReader(""), &out, &errs), "%s: %s", m[1], errs.String())

@@ -329,7 +329,7 @@ func (b *body) move(in wasmbin.Instr) {
 		in.A = uint32(len(b.r.in.Data))
 	}
 	if in.Op == wasmbin.OpCall || in.Op == wasmbin.OpRefFunc {
-		in.A += addedImports
+		in.A += AddedImports
 	}
 	b.dst = wasmbin.AppendInstr(b.dst, in, nil)
 }

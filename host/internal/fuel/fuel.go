@@ -79,13 +79,15 @@ const DefaultDepthLimit = 1500
 // memory.init run in one go.
 const Piece = 1 << 20
 
-// The indices of the added imports. They come first, which moves every function
-// of the guest up by addedImports.
+// The indices of the added imports.
 const (
-	funcRefill   = 0
-	funcDepth    = 1
-	addedImports = 2
+	funcRefill = 0
+	funcDepth  = 1
 )
+
+// AddedImports is how many imports the rewrite puts before the guest's: function
+// and import indices of the guest move up by as much.
+const AddedImports = 2
 
 // Options are the rewrite's parameters, part of a compile cache's key.
 type Options struct {
@@ -266,7 +268,7 @@ func (r *rewriter) module() (*wasmbin.Module, error) {
 		funcDepth:  {Module: Namespace, Name: "depth", Kind: wasmbin.KindFunc, Func: r.typeVoid},
 	}, m.Imports...)
 
-	r.splits.first = addedImports + uint32(len(r.funcs))
+	r.splits.first = AddedImports + uint32(len(r.funcs))
 	out.Funcs = m.Funcs[:len(m.Funcs):len(m.Funcs)]
 	for range r.splits.kinds {
 		out.Funcs = append(out.Funcs, r.typeBulk)
@@ -321,7 +323,7 @@ func (r *rewriter) module() (*wasmbin.Module, error) {
 		n.Funcs = make([]wasmbin.NameAssoc, 0, len(m.Names.Funcs))
 		for _, a := range m.Names.Funcs {
 			if int64(a.Index) < int64(len(r.funcs)) {
-				n.Funcs = append(n.Funcs, wasmbin.NameAssoc{Index: a.Index + addedImports, Name: a.Name})
+				n.Funcs = append(n.Funcs, wasmbin.NameAssoc{Index: a.Index + AddedImports, Name: a.Name})
 			}
 		}
 		out.Names = &n
@@ -333,7 +335,7 @@ func (r *rewriter) exports() []wasmbin.Export {
 	out := make([]wasmbin.Export, 0, len(r.in.Exports)+len(r.globals)+3)
 	for _, e := range r.in.Exports {
 		if e.Kind == wasmbin.KindFunc {
-			e.Index += addedImports
+			e.Index += AddedImports
 		}
 		out = append(out, e)
 	}
@@ -342,7 +344,7 @@ func (r *rewriter) exports() []wasmbin.Export {
 		wasmbin.Export{Name: Namespace + ".depth", Kind: wasmbin.KindGlobal, Index: r.globalDepth})
 	if r.in.HasStart {
 		r.res.Start = true
-		out = append(out, wasmbin.Export{Name: Namespace + ".start", Kind: wasmbin.KindFunc, Index: r.in.Start + addedImports})
+		out = append(out, wasmbin.Export{Name: Namespace + ".start", Kind: wasmbin.KindFunc, Index: r.in.Start + AddedImports})
 	}
 	for i, g := range r.globals {
 		if !g.Mutable {
@@ -370,7 +372,7 @@ func (r *rewriter) constExpr(in wasmbin.Instr) (wasmbin.Instr, error) {
 		if int64(in.A) >= int64(len(r.funcs)) {
 			return in, fmt.Errorf("constant expression: function %d out of range", in.A)
 		}
-		in.A += addedImports
+		in.A += AddedImports
 	default:
 		return in, errors.New("constant expression: " + in.Op.String())
 	}
