@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -84,7 +85,8 @@ func TestProfileBooksOnTheFunction(t *testing.T) {
 	m.Code = append(m.Code, wasmbin.Code{Body: append(work(70), wasmbin.Instr{Op: wasmbin.OpEnd})})
 	body := &m.Code[caller-imports].Body
 	call := wasmbin.Instr{Op: wasmbin.OpCall, A: callee}
-	*body = slices.Concat(work(5), []wasmbin.Instr{call}, work(3), []wasmbin.Instr{call}, *body)
+	*body = slices.Concat(work(50), []wasmbin.Instr{call}, work(3), []wasmbin.Instr{call}, *body)
+	m.Names = &wasmbin.Names{Funcs: []wasmbin.NameAssoc{{Index: callee, Name: "worker"}}}
 	profile := func(wasm []byte) map[uint32]int64 {
 		res, samples, err := host.Profile(context.Background(), wasm, host.Limits{Budget: time.Minute}, pluginapi.OpAllocate, cluster(8, 300), []uint32{7})
 		require.NoError(t, err)
@@ -95,12 +97,14 @@ func TestProfileBooksOnTheFunction(t *testing.T) {
 			if s.Stack[0].Index == callee {
 				require.Len(t, s.Stack, 2)
 				require.Equal(t, caller, s.Stack[1].Index)
+				require.Equal(t, "worker", s.Stack[0].Name, "of the name section")
+				require.Equal(t, fmt.Sprintf("func[%d]", caller), s.Stack[1].Name, "it has none")
 			}
 		}
 		return out
 	}
 	want := profile(fixture(t, "attack/well-behaved"))
-	want[caller] += 5 + 1 + 3 + 1
+	want[caller] += 50 + 1 + 3 + 1 // the first is charged before its call, the second after it
 	want[callee] = 2 * (1 + 70)
 	assert.Equal(t, want, profile(wasmbin.Encode(m)))
 }
