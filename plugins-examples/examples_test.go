@@ -19,8 +19,6 @@ import (
 
 const none = pluginapi.NoOwner
 
-var engines = []host.Engine{host.Compiler, host.Interpreter}
-
 func load(t *testing.T, e host.Engine, name string, l host.Limits, config map[string]any) (*host.Strategy, error) {
 	t.Helper()
 	ctx := context.Background()
