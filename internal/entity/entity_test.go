@@ -458,7 +458,9 @@ func BenchmarkOneEntity(b *testing.B)    { benchmark(b, 1) }
 func BenchmarkManyEntities(b *testing.B) { benchmark(b, 10_000) }
 
 func benchmark(b *testing.B, entities int) {
-	kind := sharding.NewKind("noop", func(sharding.Context) sharding.Entity[msg, int] { return noop{} }, sharding.Options[msg, int]{Messages: fixed{}})
+	last := &countdown{zero: make(chan struct{})}
+	last.left.Store(int64(b.N))
+	kind := sharding.NewKind("noop", func(sharding.Context) sharding.Entity[msg, int] { return noop{last} }, sharding.Options[msg, int]{Messages: fixed{}})
 	pool := NewPool()
 	defer pool.Close()
 	r := New(Config{Type: "t", Kind: kind, Pool: pool, Logger: slog.New(slog.DiscardHandler), Now: boottime.Now, MaxMessages: math.MaxInt, MaxBytes: math.MaxInt})
@@ -473,14 +475,22 @@ func benchmark(b *testing.B, entities int) {
 	for i := range b.N {
 		r.Deliver(1, 1, ds[i%entities])
 	}
-	for r.Handled() < uint64(b.N) {
-		time.Sleep(10 * time.Microsecond)
-	}
+	<-last.zero
 }
 
-type noop struct{}
+type countdown struct {
+	left atomic.Int64
+	zero chan struct{} // closed with the last one
+}
 
-func (noop) Receive(sharding.Context, msg) (int, error) { return 0, nil }
+type noop struct{ *countdown }
+
+func (n noop) Receive(sharding.Context, msg) (int, error) {
+	if n.left.Add(-1) == 0 {
+		close(n.zero)
+	}
+	return 0, nil
+}
 
 type fixed struct{}
 
