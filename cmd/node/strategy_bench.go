@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -82,9 +80,7 @@ type benchPoint struct {
 
 // benchResult is what bench prints for machines.
 type benchResult struct {
-	Verdict   host.Verdict `json:"verdict"` // the first of a point that is not ok
-	Error     *string      `json:"error"`
-	Rule      *string      `json:"rule"`
+	judged                 // the first point that is not ok
 	Digest    host.Digest  `json:"digest"`
 	CostModel int          `json:"costModel"`
 	FuelLimit int64        `json:"fuelLimit"`
@@ -94,11 +90,9 @@ type benchResult struct {
 }
 
 type benchFlags struct {
-	shards, nodes         []int
-	repeat                int
-	engine, settings, out string
-	limits                func() (host.Limits, error)
-	budget                time.Duration
+	callFlags
+	shards, nodes []int
+	settings, out string
 }
 
 // benchRequest is a command line that made sense.
@@ -144,7 +138,7 @@ Exit codes: 0 ok, 2 usage, 3 the module is refused, 4 a call ended in any other 
 	flags.DurationVar(&f.budget, "budget", host.DefaultBudget, "wall-clock time of one call, for the shares")
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		req, err := f.request(args[0])
+		req, err := f.request(cmd, args[0])
 		if err != nil {
 			return err
 		}
@@ -157,47 +151,25 @@ Exit codes: 0 ok, 2 usage, 3 the module is refused, 4 a call ended in any other 
 			return err
 		}
 		if req.out != "" && res.Verdict != host.VerdictRefused {
-			if err := os.WriteFile(req.out, benchFile(req.out, req.name, res), 0o666); err != nil {
-				return withHint(err, "--out names a file in a directory that is there and can be written to")
+			if err := writeFile("out", req.out, pictureFile(req.out, "drover strategy bench "+req.name, benchSVG(req.name, res))); err != nil {
+				return err
 			}
 		}
-		if *asJSON {
-			err = writeJSON(cmd.OutOrStdout(), res)
-		} else {
-			err = res.print(cmd.OutOrStdout(), req.name)
-		}
-		switch {
-		case err != nil || res.Verdict == host.VerdictOK:
-			return err
-		case res.Verdict == host.VerdictRefused:
-			return exitWith(exitRefused)
-		}
-		return exitWith(exitVerdict)
+		return tell(cmd, *asJSON, res, req.name)
 	}
 	return cmd
 }
 
 // request checks the command line and reads what it names.
-func (f *benchFlags) request(arg string) (*benchRequest, error) {
-	usage := func(format string, args ...any) error {
-		return usageError(fmt.Errorf(format, args...), "run 'drover strategy bench --help'")
-	}
+func (f *benchFlags) request(cmd *cobra.Command, arg string) (*benchRequest, error) {
+	usage := usageOf(cmd)
 	req := &benchRequest{name: arg, repeat: f.repeat, out: f.out}
 	var err error
-	if req.limits, err = f.limits(); err != nil {
+	if req.engine, req.limits, err = f.check(cmd); err != nil {
 		return nil, err
 	}
-	req.limits.Budget = f.budget
-	if req.engine, err = host.ParseEngine(f.engine); err != nil {
-		return nil, usage("--engine: %w", err)
-	}
-	switch {
-	case f.repeat < 1:
-		return nil, usage("--repeat %d: at least 1", f.repeat)
-	case f.budget <= 0:
-		return nil, usage("--budget %s: must be positive", f.budget)
-	case f.out != "" && !isHTML(f.out) && !strings.EqualFold(filepath.Ext(f.out), ".svg"):
-		return nil, usage("--out %q: name a file that ends with .svg or .html", f.out)
+	if err := checkPicture(cmd, "out", f.out); err != nil {
+		return nil, err
 	}
 	if req.shards, err = benchSizes(f.shards, snapshotfile.MostShards); err != nil {
 		return nil, usage("--shards: %w", err)
@@ -235,9 +207,7 @@ func (r *benchRequest) run(ctx context.Context, rt *host.Runtime, p *progress) (
 		BudgetUs: r.limits.Budget.Microseconds(), Repeat: r.repeat, Points: []benchPoint{},
 	}
 	s, err := rt.Load(ctx, r.wasm, r.limits, r.config, host.WithName(r.name))
-	if errors.Is(err, host.ErrRefused) {
-		text, rule := err.Error(), string(host.RuleOf(err))
-		res.Verdict, res.Error, res.Rule = host.VerdictRefused, &text, &rule
+	if res.refused(err) {
 		return res, nil
 	} else if err != nil {
 		return nil, err

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"html"
 	"math"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -27,17 +26,6 @@ type chartPanel struct {
 	limit float64 // drawn as a line across
 	of    func(*benchPoint) (float64, bool)
 	text  func(float64) string
-}
-
-func isHTML(path string) bool { return strings.EqualFold(filepath.Ext(path), ".html") }
-
-// benchFile returns the curves as the file's name wants them.
-func benchFile(path, name string, r *benchResult) []byte {
-	picture := benchSVG(name, r)
-	if !isHTML(path) {
-		return []byte(picture)
-	}
-	return []byte("<!doctype html>\n<meta charset=\"utf-8\">\n<title>drover strategy bench " + html.EscapeString(name) + "</title>\n" + picture)
 }
 
 // benchSVG draws fuel and time at the 99th percentile against the number of shards, one line a number of nodes.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -76,9 +77,9 @@ func TestBenchClusters(t *testing.T) {
 
 // Spec 1.3: fuel is exact, so that bench says what run says.
 func TestBenchFuelIsThatOfTheCall(t *testing.T) {
-	f := benchFlags{shards: []int{50}, nodes: []int{3}, repeat: 2, engine: "compiler", budget: time.Minute,
-		limits: func() (host.Limits, error) { return host.Limits{Fuel: host.DefaultFuel}, nil }}
-	req, err := f.request("builtin:leastshard")
+	f := benchFlags{shards: []int{50}, nodes: []int{3}, callFlags: callFlags{repeat: 2, engine: "compiler", budget: time.Minute,
+		limits: func() (host.Limits, error) { return host.Limits{Fuel: host.DefaultFuel}, nil }}}
+	req, err := f.request(&cobra.Command{}, "builtin:leastshard")
 	require.NoError(t, err)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	require.NoError(t, withRuntime(t.Context(), host.Compiler, func(rt *host.Runtime) error {
@@ -120,7 +121,7 @@ func TestBenchPicture(t *testing.T) {
 		{Op: "rebalance", Shards: 100, Nodes: 3, Fuel: fuel(host.MaxFuel), P99Us: 5e9},
 	}}
 	for _, file := range []string{"a.svg", "a.HTML"} {
-		text := string(benchFile(file, `<&">`, res))
+		text := string(pictureFile(file, `<&">`, benchSVG(`<&">`, res)))
 		_, picture, ok := strings.Cut(text, "<svg")
 		require.True(t, ok)
 		assert.Equal(t, file == "a.HTML", strings.HasPrefix(text, "<!doctype html>"))

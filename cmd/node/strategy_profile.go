@@ -4,12 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"html"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -28,9 +24,7 @@ const profileTop = 20
 
 // profileResult is what profile prints for machines.
 type profileResult struct {
-	Verdict   host.Verdict      `json:"verdict"`
-	Error     *string           `json:"error"`
-	Rule      *string           `json:"rule"`
+	judged
 	Op        string            `json:"op"`
 	Digest    host.Digest       `json:"digest"`
 	CostModel int               `json:"costModel"`
@@ -50,7 +44,7 @@ type profileFunction struct {
 }
 
 func newStrategyProfileCommand() *cobra.Command {
-	f := runFlags{engine: host.Compiler.String(), repeat: 1, budget: profileBudget}
+	f := runFlags{callFlags: callFlags{engine: host.Compiler.String(), repeat: 1, budget: profileBudget}}
 	var out, flame string
 	cmd := &cobra.Command{
 		Use:   "profile FILE|builtin:NAME --op allocate|rebalance --input FILE",
@@ -66,16 +60,13 @@ Exit codes: 0 ok, 2 usage, 3 the module is refused, 4 any other verdict, 1 anyth
 		Args: oneStrategy,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.op, "op", "", "`operation`: allocate or rebalance (default: the input's own)")
-	flags.StringVar(&f.input, "input", "", "`file` with the input, - for standard input")
-	flags.UintSliceVar(&f.shards, "shards", nil, "`shards` that need a home, for allocate (default: the input's own, else all without one)")
+	f.bind(cmd)
 	flags.StringVar(&out, "out", "", "`file` for the profile, in pprof format")
 	flags.StringVar(&flame, "flame", "", "`file` for the flame graph, .svg or .html")
-	f.limits = limitFlags(cmd)
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if flame != "" && !isHTML(flame) && !strings.EqualFold(filepath.Ext(flame), ".svg") {
-			return usageError(fmt.Errorf("--flame %q: name a file that ends with .svg or .html", flame), "run 'drover strategy profile --help'")
+		if err := checkPicture(cmd, "flame", flame); err != nil {
+			return err
 		}
 		req, err := f.request(cmd, args[0])
 		if err != nil {
@@ -90,18 +81,7 @@ Exit codes: 0 ok, 2 usage, 3 the module is refused, 4 any other verdict, 1 anyth
 				return err
 			}
 		}
-		if *asJSON {
-			err = writeJSON(cmd.OutOrStdout(), res)
-		} else {
-			err = res.print(cmd.OutOrStdout(), req.name)
-		}
-		switch {
-		case err != nil || res.Verdict == host.VerdictOK:
-			return err
-		case res.Verdict == host.VerdictRefused:
-			return exitWith(exitRefused)
-		}
-		return exitWith(exitVerdict)
+		return tell(cmd, *asJSON, res, req.name)
 	}
 	return cmd
 }
@@ -110,9 +90,7 @@ Exit codes: 0 ok, 2 usage, 3 the module is refused, 4 any other verdict, 1 anyth
 func (r *runRequest) profile(ctx context.Context) (*profileResult, error) {
 	res := &profileResult{Op: r.op.String(), Digest: host.DigestOf(r.wasm), CostModel: host.CostModel, FuelLimit: r.limits.Fuel, Functions: []profileFunction{}}
 	call, samples, err := host.Profile(ctx, r.wasm, r.limits, r.op, &r.file.Snapshot, r.file.Shards)
-	if errors.Is(err, host.ErrRefused) {
-		text, rule := err.Error(), string(host.RuleOf(err))
-		res.Verdict, res.Error, res.Rule = host.VerdictRefused, &text, &rule
+	if res.refused(err) {
 		return res, nil
 	} else if err != nil {
 		return nil, err
@@ -164,19 +142,13 @@ func (r *profileResult) write(name, out, flame string) error {
 		if err := pprofOf(r.samples).Write(&b); err != nil {
 			return fmt.Errorf("profile %s: %w", out, err)
 		}
-		if err := os.WriteFile(out, b.Bytes(), 0o666); err != nil {
-			return withHint(err, "--out names a file in a directory that is there and can be written to")
+		if err := writeFile("out", out, b.Bytes()); err != nil {
+			return err
 		}
 	}
 	if flame != "" {
 		title := fmt.Sprintf("%s, %s: %s units of fuel", name, r.Op, thousands(*r.Fuel))
-		picture := flameSVG(title, r.samples)
-		if isHTML(flame) {
-			picture = "<!doctype html>\n<meta charset=\"utf-8\">\n<title>" + html.EscapeString(title) + "</title>\n" + picture
-		}
-		if err := os.WriteFile(flame, []byte(picture), 0o666); err != nil {
-			return withHint(err, "--flame names a file in a directory that is there and can be written to")
-		}
+		return writeFile("flame", flame, pictureFile(flame, title, flameSVG(title, r.samples)))
 	}
 	return nil
 }

@@ -24,11 +24,18 @@ const maxInputBytes = 256 << 20
 
 // runFlags are the flags of strategy run.
 type runFlags struct {
-	op, input, engine string
-	shards            []uint
-	repeat            int
-	limits            func() (host.Limits, error)
-	budget            time.Duration
+	callFlags
+	op, input string
+	shards    []uint
+}
+
+// bind adds the flags that name the question.
+func (f *runFlags) bind(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.op, "op", "", "`operation`: allocate or rebalance (default: the input's own)")
+	flags.StringVar(&f.input, "input", "", "`file` with the input, - for standard input")
+	flags.UintSliceVar(&f.shards, "shards", nil, "`shards` that need a home, for allocate (default: the input's own, else all without one)")
+	f.limits = limitFlags(cmd)
 }
 
 // runRequest is a command line that made sense.
@@ -44,19 +51,17 @@ type runRequest struct {
 
 // runResult is what run prints for machines (spec 1.6).
 type runResult struct {
-	Verdict     host.Verdict `json:"verdict"`
-	Error       *string      `json:"error"`
-	Rule        *string      `json:"rule"`
-	Op          string       `json:"op"`
-	Digest      host.Digest  `json:"digest"`
-	CostModel   int          `json:"costModel"`
-	Fuel        *int64       `json:"fuel"`
-	FuelLimit   int64        `json:"fuelLimit"`
-	MemoryPages uint32       `json:"memoryPages"`
-	TimeUs      int64        `json:"timeUs"` // median of the calls
-	Repeat      int          `json:"repeat"`
-	Identical   bool         `json:"identical"` // verdict, answer and fuel of every call
-	Decision    *decision    `json:"decision"`
+	judged
+	Op          string      `json:"op"`
+	Digest      host.Digest `json:"digest"`
+	CostModel   int         `json:"costModel"`
+	Fuel        *int64      `json:"fuel"`
+	FuelLimit   int64       `json:"fuelLimit"`
+	MemoryPages uint32      `json:"memoryPages"`
+	TimeUs      int64       `json:"timeUs"` // median of the calls
+	Repeat      int         `json:"repeat"`
+	Identical   bool        `json:"identical"` // verdict, answer and fuel of every call
+	Decision    *decision   `json:"decision"`
 
 	log []host.LogLine // of the first call, for people
 }
@@ -95,13 +100,10 @@ out has a default:
 Exit codes: 0 ok, 2 usage, 3 the module is refused, 4 any other verdict, 1 anything else.`,
 		Args: oneStrategy,
 	}
+	f.bind(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.op, "op", "", "`operation`: allocate or rebalance (default: the input's own)")
-	flags.StringVar(&f.input, "input", "", "`file` with the input, - for standard input")
-	flags.UintSliceVar(&f.shards, "shards", nil, "`shards` that need a home, for allocate (default: the input's own, else all without one)")
 	flags.IntVar(&f.repeat, "repeat", 1, "number of calls")
 	flags.StringVar(&f.engine, "engine", host.Compiler.String(), "compiler or interpreter")
-	f.limits = limitFlags(cmd)
 	flags.DurationVar(&f.budget, "budget", host.DefaultBudget, "wall-clock time of one call")
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -117,42 +119,21 @@ Exit codes: 0 ok, 2 usage, 3 the module is refused, 4 any other verdict, 1 anyth
 		if err != nil {
 			return err
 		}
-		if *asJSON {
-			err = writeJSON(cmd.OutOrStdout(), res)
-		} else {
-			err = res.print(cmd.OutOrStdout(), req.name)
-		}
-		switch {
-		case err != nil || res.Verdict == host.VerdictOK:
-			return err
-		case res.Verdict == host.VerdictRefused:
-			return exitWith(exitRefused)
-		}
-		return exitWith(exitVerdict)
+		return tell(cmd, *asJSON, res, req.name)
 	}
 	return cmd
 }
 
 // request checks the command line and reads what it names.
 func (f *runFlags) request(cmd *cobra.Command, arg string) (*runRequest, error) {
-	help := fmt.Sprintf("run '%s --help'", cmd.CommandPath())
-	usage := func(format string, args ...any) error { return usageError(fmt.Errorf(format, args...), help) }
+	usage := usageOf(cmd)
 	req := &runRequest{name: arg, repeat: f.repeat}
 	var err error
-	if req.limits, err = f.limits(); err != nil {
+	if req.engine, req.limits, err = f.check(cmd); err != nil {
 		return nil, err
 	}
-	req.limits.Budget = f.budget
-	if req.engine, err = host.ParseEngine(f.engine); err != nil {
-		return nil, usage("--engine: %w", err)
-	}
-	switch {
-	case f.input == "":
+	if f.input == "" {
 		return nil, usage("--input is missing: name a file with the snapshot")
-	case f.repeat < 1:
-		return nil, usage("--repeat %d: at least 1", f.repeat)
-	case f.budget <= 0:
-		return nil, usage("--budget %s: must be positive", f.budget)
 	}
 	switch f.op {
 	case "":
@@ -224,9 +205,7 @@ func (r *runRequest) run(ctx context.Context, rt *host.Runtime) (*runResult, err
 		FuelLimit: r.limits.Fuel, Repeat: r.repeat, Identical: true,
 	}
 	s, err := rt.Load(ctx, r.wasm, r.limits, snap.Config, host.WithName(r.name))
-	if errors.Is(err, host.ErrRefused) {
-		text, rule := err.Error(), string(host.RuleOf(err))
-		res.Verdict, res.Error, res.Rule = host.VerdictRefused, &text, &rule
+	if res.refused(err) {
 		return res, nil
 	} else if err != nil {
 		return nil, err

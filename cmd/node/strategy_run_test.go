@@ -13,7 +13,7 @@ import (
 // Spec 1.6: the engine is the one asked for, which no answer shows, because both give the same.
 func TestEngineIsTheOneAskedFor(t *testing.T) {
 	for text, want := range map[string]host.Engine{"compiler": host.Compiler, "interpreter": host.Interpreter} {
-		f := runFlags{op: "rebalance", input: "testdata/snapshot.json", engine: text, repeat: 1, limits: limitFlags(&cobra.Command{}), budget: host.DefaultBudget}
+		f := runFlags{op: "rebalance", input: "testdata/snapshot.json", callFlags: callFlags{engine: text, repeat: 1, limits: limitFlags(&cobra.Command{}), budget: host.DefaultBudget}}
 		req, err := f.request(&cobra.Command{}, "builtin:hash")
 		require.NoError(t, err)
 		assert.Equal(t, want, req.engine)
