@@ -15,6 +15,7 @@ import (
 	"github.com/droverhq/drover/host"
 	"github.com/droverhq/drover/pluginapi"
 	"github.com/droverhq/drover/pluginapi/snapshotfile"
+	"github.com/droverhq/drover/sharding/coordinator"
 )
 
 // mostBenchNodes bounds --nodes, mostBenchSizes how many sizes of one kind there may be.
@@ -118,9 +119,10 @@ shards and of nodes. Fuel is exact and the same on every machine; time is that o
 Owners are
   even    round the nodes
   uneven  half of the shards on the first node, the others round the rest
-  none    of a new cluster: allocate is asked for all shards at once
-With owners even and uneven, allocate is asked for every tenth shard. Any number of moves is allowed. Fuel ends a call,
-the budget does not: a share of it above 100 % is a decision that a node would not get.
+  none    of a new cluster: allocate is asked for all shards
+With owners even and uneven, allocate is asked for every tenth shard. It is asked for 1024 at once at most, as by a node.
+Any number of moves is allowed. Fuel ends a call, the budget does not: a share of it above 100 % is a decision that a
+node would not get.
 
 --out writes the curves to a file, .svg or .html.
 
@@ -267,7 +269,7 @@ func percentile(sorted []time.Duration, part float64) time.Duration {
 	return sorted[max(0, int(math.Ceil(part*float64(len(sorted))))-1)]
 }
 
-// cluster makes the cluster, and the shards that need a home for allocate.
+// cluster makes the cluster, and the shards that allocate is asked for.
 func (c benchCase) cluster(shards, nodes int) (*pluginapi.Snapshot, []uint32) {
 	snap := &pluginapi.Snapshot{Type: "bench", Revision: 1, Owners: make([]uint32, shards), MaxMoves: uint64(shards)}
 	for i := range nodes {
@@ -280,9 +282,12 @@ func (c benchCase) cluster(shards, nodes int) (*pluginapi.Snapshot, []uint32) {
 	}
 	var homeless []uint32
 	for i := range shards {
-		switch {
-		case c.owners == ownersNone || c.op == pluginapi.OpAllocate && i%10 == 0:
+		free := c.owners == ownersNone || c.op == pluginapi.OpAllocate && i%10 == 0
+		if free && len(homeless) < coordinator.HomesPerQuestion {
 			homeless = append(homeless, uint32(i))
+		}
+		switch {
+		case free:
 			snap.Owners[i] = pluginapi.NoOwner
 		case c.owners == ownersUneven && (nodes == 1 || i%2 == 1):
 			snap.Owners[i] = 0

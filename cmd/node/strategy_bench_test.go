@@ -15,6 +15,7 @@ import (
 
 	"github.com/droverhq/drover/host"
 	"github.com/droverhq/drover/pluginapi"
+	"github.com/droverhq/drover/sharding/coordinator"
 )
 
 // Spec 1.5: median and p99 by nearest rank.
@@ -48,7 +49,7 @@ func TestBenchClusters(t *testing.T) {
 				}
 				counts[o]++
 			}
-			require.Len(t, homeless, free, name)
+			require.Len(t, homeless, min(free, coordinator.HomesPerQuestion), name)
 			for _, s := range homeless {
 				require.Equal(t, pluginapi.NoOwner, snap.Owners[s], name)
 			}
@@ -148,4 +149,24 @@ func TestBenchOwnersString(t *testing.T) {
 	assert.Equal(t, "uneven", ownersUneven.String())
 	assert.Equal(t, "none", ownersNone.String())
 	assert.Equal(t, "owners(9)", benchOwners(9).String())
+}
+
+// A node asks for so many homes at once, and so does bench: what a call costs does not grow with the shards that wait.
+func TestBenchAsksAsANode(t *testing.T) {
+	const shards = 20 * coordinator.HomesPerQuestion
+	for _, c := range benchCases {
+		snap, homeless := c.cluster(shards, 3)
+		free := 0
+		for _, o := range snap.Owners {
+			if o == pluginapi.NoOwner {
+				free++
+			}
+		}
+		if c.op == pluginapi.OpAllocate {
+			assert.Len(t, homeless, coordinator.HomesPerQuestion)
+			assert.Greater(t, free, coordinator.HomesPerQuestion)
+		} else {
+			assert.Zero(t, free)
+		}
+	}
 }

@@ -148,7 +148,7 @@ func TestPlansFitIntoAnEntry(t *testing.T) {
 	for asked := 0; asked < len(all); {
 		ask := of[AskStrategy](out)
 		require.Len(t, ask, 1)
-		require.LessOrEqual(t, len(ask[0].Shards), homesPerQuestion)
+		require.LessOrEqual(t, len(ask[0].Shards), HomesPerQuestion)
 		for k, shard := range ask[0].Shards {
 			require.EqualValues(t, asked+k, shard)
 		}
@@ -172,26 +172,26 @@ func TestPlansFitIntoAnEntry(t *testing.T) {
 // Nor does it where a node drains, however many moves a pass may make.
 func TestDrainAsksForABoundedNumber(t *testing.T) {
 	r := newRig(t, Config{})
-	r.cluster(3*homesPerQuestion, "", "a")
+	r.cluster(3*HomesPerQuestion, "", "a")
 	spec := specOf("fill")
 	spec.MovesPass = 1_000_000
 	r.commit(r.step(Requested{ID: 2, Request: SwapStrategy{Type: "t", Spec: spec}}))
 	var all []sharding.ShardID
-	for i := range sharding.ShardID(3 * homesPerQuestion) {
+	for i := range sharding.ShardID(3 * HomesPerQuestion) {
 		all = append(all, i)
 	}
 	r.answer(r.contact("a", all...))
-	r.join("b", 3*homesPerQuestion, "")
+	r.join("b", 3*HomesPerQuestion, "")
 	r.at = r.at.Add(1100 * time.Millisecond) // b settles
 	r.answer(r.commit(r.step(Ticked{Wall: 1})))
 	asked := 0
 	for _, ask := range of[AskStrategy](r.answer(r.commit(r.step(Requested{ID: 3, Request: DrainNode{Node: "a", On: true}})))) {
 		if ask.Op == pluginapi.OpAllocate {
-			require.LessOrEqual(t, len(ask.Shards), homesPerQuestion)
+			require.LessOrEqual(t, len(ask.Shards), HomesPerQuestion)
 			asked += len(ask.Shards)
 		}
 	}
-	require.GreaterOrEqual(t, asked, homesPerQuestion)
+	require.GreaterOrEqual(t, asked, HomesPerQuestion)
 }
 
 // An owner that hands over more numbers than an entry holds is taken at its word that it has stopped, and at no more: the shard gets a

@@ -14,9 +14,9 @@ import (
 // homesPerEntry keeps log entries small, in homes or moves: raft sends an entry whole.
 const homesPerEntry = 4096
 
-// homesPerQuestion bounds the shards of one allocate call, so that its fuel and its time do not grow with the type: 100 000 at once took built-in
+// HomesPerQuestion bounds the shards of one allocate call, so that its fuel and its time do not grow with the type: 100 000 at once took built-in
 // strategies 70 to 870 M units. Of 100 nodes they take 12 to 19 M for these, most of it to read the snapshot.
-const homesPerQuestion = 1024
+const HomesPerQuestion = 1024
 
 // homesPerAnswer bounds what one question sends at once, for the sake of what else is to go to that node: its lease's acknowledgements. The
 // map tells of the others, and who still lacks one asks again.
@@ -74,8 +74,8 @@ func (m *Machine) driveHomes(r *run, t *typeState) {
 		return
 	}
 	slices.Sort(shards)
-	if len(shards) > homesPerQuestion {
-		shards, r.wishing = shards[:homesPerQuestion], 0 // the others follow as soon as these have their homes
+	if len(shards) > HomesPerQuestion {
+		shards, r.wishing = shards[:HomesPerQuestion], 0 // the others follow as soon as these have their homes
 	}
 	m.askAllocate(r, t, shards, false)
 }

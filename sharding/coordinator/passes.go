@@ -127,7 +127,7 @@ func (m *Machine) driveOrders(r *run, t *typeState) {
 	}
 	var shards []uint32
 	for i, o := range t.owner {
-		if draining[o] && t.state[i] == protocol.Homed && !t.busy(uint32(i)) && uint32(len(shards)) < min(room, homesPerQuestion) {
+		if draining[o] && t.state[i] == protocol.Homed && !t.busy(uint32(i)) && uint32(len(shards)) < min(room, HomesPerQuestion) {
 			shards = append(shards, uint32(i))
 		}
 	}
