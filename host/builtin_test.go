@@ -97,40 +97,6 @@ func TestAnswersThroughWasm(t *testing.T) {
 	}
 }
 
-// randomSnapshot has nodes that come and go, and shards busy, waiting, pinned
-// or without a home.
-func randomSnapshot(r *rand.Rand) (*pluginapi.Snapshot, []uint32) {
-	s := cluster(1+r.IntN(12), r.IntN(300))
-	s.Seed, s.Now, s.Revision = r.Uint64(), r.Uint64N(1<<40), r.Uint64N(1000)
-	s.MaxMoves = r.Uint64N(50)
-	s.Candidates = nil
-	for i := range s.Nodes {
-		s.Nodes[i].Weight = 50 + r.Uint64N(200)
-		if r.IntN(5) == 0 {
-			s.Nodes[i].State = pluginapi.StateDraining
-		} else {
-			s.Candidates = append(s.Candidates, i)
-		}
-	}
-	var homeless []uint32
-	for i := range s.Owners {
-		shard := uint32(i)
-		s.Owners[i] = uint32(r.IntN(len(s.Nodes)))
-		switch r.IntN(12) {
-		case 0:
-			s.Busy = append(s.Busy, pluginapi.Busy{Shard: shard, Target: r.IntN(len(s.Nodes)+1) - 1})
-		case 1:
-			s.Pinned = append(s.Pinned, pluginapi.Pin{Shard: shard, Node: int(s.Owners[i])})
-		case 2:
-			s.Waiting = append(s.Waiting, shard)
-		case 3:
-			s.Owners[i] = pluginapi.NoOwner
-			homeless = append(homeless, shard)
-		}
-	}
-	return s, homeless
-}
-
 // Spec 1.3: the same call has the same answer and costs the same fuel in both
 // engines and in fresh instances, and the answer is the pure package's.
 func TestDeterministicAndEqualToNative(t *testing.T) {
@@ -145,7 +111,7 @@ func TestDeterministicAndEqualToNative(t *testing.T) {
 			interpreter := prepare(t, builtin(t, host.Interpreter, name), nil)
 			r := rand.New(rand.NewPCG(seed, 0))
 			for range rounds {
-				snap, shards := randomSnapshot(r)
+				snap, shards := answers.Random(r)
 				for _, op := range []pluginapi.Op{pluginapi.OpRebalance, pluginapi.OpAllocate} {
 					ctx := context.Background()
 					want := native.Call(ctx, op, snap, shards, 0)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/droverhq/drover/host"
 	"github.com/droverhq/drover/strategies"
+	"github.com/droverhq/drover/strategies/answers"
 )
 
 // kept copies what a recorder may keep.
@@ -76,7 +77,7 @@ func TestGuestInC(t *testing.T) {
 	for _, e := range engines {
 		s := load(t, e, fixture(t, "guests/leastshard"), host.Limits{Budget: time.Minute})
 		for range 300 {
-			snap, _ := randomSnapshot(r)
+			snap, _ := answers.Random(r)
 			want, err := impl.Rebalance(snap)
 			require.NoError(t, err)
 			d := s.Rebalance(context.Background(), snap)

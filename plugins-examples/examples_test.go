@@ -15,6 +15,7 @@ import (
 	"github.com/droverhq/drover/host"
 	"github.com/droverhq/drover/pluginapi"
 	rolepinning "github.com/droverhq/drover/plugins-examples/role-pinning"
+	"github.com/droverhq/drover/strategies/answers"
 )
 
 const none = pluginapi.NoOwner
@@ -77,39 +78,6 @@ func moves(t *testing.T, s *host.Strategy, snap *pluginapi.Snapshot) [][2]int {
 	return list
 }
 
-func random(r *rand.Rand) (*pluginapi.Snapshot, []uint32) {
-	zones := make([]string, 1+r.IntN(9))
-	for i := range zones {
-		zones[i] = []string{"", "z1", "z2", "z3"}[r.IntN(4)]
-	}
-	s := cluster(zones, make([]uint32, r.IntN(200))...)
-	s.Seed, s.Now, s.Revision, s.MaxMoves = r.Uint64(), r.Uint64N(1<<40), r.Uint64N(1000), r.Uint64N(50)
-	s.Candidates = nil
-	for i := range s.Nodes {
-		s.Nodes[i].Weight = 50 + r.Uint64N(200)
-		s.Nodes[i].Roles = [][]string{nil, {"web"}, {"web", "coordinator"}}[r.IntN(3)]
-		if r.IntN(5) > 0 {
-			s.Candidates = append(s.Candidates, i)
-		}
-	}
-	var homeless []uint32
-	for i := range s.Owners {
-		s.Owners[i] = uint32(r.IntN(len(s.Nodes)))
-		switch shard := uint32(i); r.IntN(12) {
-		case 0:
-			s.Busy = append(s.Busy, pluginapi.Busy{Shard: shard, Target: r.IntN(len(s.Nodes)+1) - 1})
-		case 1:
-			s.Pinned = append(s.Pinned, pluginapi.Pin{Shard: shard, Node: int(s.Owners[i])})
-		case 2:
-			s.Waiting = append(s.Waiting, shard)
-		case 3:
-			s.Owners[i] = none
-			homeless = append(homeless, shard)
-		}
-	}
-	return s, homeless
-}
-
 // The examples in other languages than Go, which has tests beside its sources.
 var examples = []string{"c/zone-spread", "wat/round-robin", "rust/capacity", "assemblyscript/role-pinning"}
 
@@ -128,7 +96,7 @@ func TestExamples(t *testing.T) {
 			r := rand.New(rand.NewPCG(4, 0))
 			moved := 0
 			for range 60 {
-				snap, homeless := random(r)
+				snap, homeless := answers.Random(r)
 				for _, op := range []pluginapi.Op{pluginapi.OpRebalance, pluginapi.OpAllocate} {
 					var shards []uint32
 					if op == pluginapi.OpAllocate {
@@ -230,7 +198,7 @@ func TestZoneSpread(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 0))
 	all := must(t, name, map[string]any{"max_moves": 1000})
 	for range 30 {
-		snap, _ := random(r)
+		snap, _ := answers.Random(r)
 		snap.Busy, snap.Pinned, snap.Waiting, snap.MaxMoves = nil, nil, nil, 1000
 		snap.Candidates = nil
 		for i := range snap.Nodes {
@@ -314,7 +282,7 @@ func TestCapacity(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 0))
 	all := must(t, name, map[string]any{"max_moves": 1000})
 	for range 30 {
-		snap, _ := random(r)
+		snap, _ := answers.Random(r)
 		snap.Busy, snap.Pinned, snap.Waiting, snap.MaxMoves, snap.Candidates = nil, nil, nil, 1000, nil
 		counts, homed, weight := make([]float64, len(snap.Nodes)), 0.0, 0.0
 		for i, n := range snap.Nodes {
@@ -365,7 +333,7 @@ func TestRolePinningInAssemblyScript(t *testing.T) {
 		native, err := host.NewNative("native", rolepinning.Strategy{}, c)
 		require.NoError(t, err)
 		for range 100 {
-			snap, homeless := random(r)
+			snap, homeless := answers.Random(r)
 			want := native.Call(ctx, pluginapi.OpRebalance, snap, nil, 0)
 			got := guest.Call(ctx, pluginapi.OpRebalance, snap, nil, 0)
 			require.NoError(t, want.Err)

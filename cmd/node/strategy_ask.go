@@ -54,6 +54,15 @@ type judged struct {
 	Rule    *string      `json:"rule"`
 }
 
+// head writes what comes first for people: the verdict, and whose it is.
+func (j *judged) head(line func(key, format string, args ...any), name string, d host.Digest) {
+	line("verdict", "%s", j.Verdict)
+	if j.Error != nil {
+		line("error", "%s", *j.Error)
+	}
+	line("strategy", "%s, %s", name, d)
+}
+
 // refused takes a refused module for a result. Any other error is none.
 func (j *judged) refused(err error) bool {
 	if !errors.Is(err, host.ErrRefused) {

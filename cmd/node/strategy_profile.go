@@ -180,11 +180,7 @@ func pprofOf(samples []host.Sample) *profile.Profile {
 func (r *profileResult) print(w io.Writer, name string) error {
 	var b strings.Builder
 	line := func(key, format string, args ...any) { fmt.Fprintf(&b, "%-9s %s\n", key, fmt.Sprintf(format, args...)) }
-	line("verdict", "%s", r.Verdict)
-	if r.Error != nil {
-		line("error", "%s", *r.Error)
-	}
-	line("strategy", "%s, %s", name, r.Digest)
+	r.head(line, name, r.Digest)
 	if r.Fuel != nil {
 		line("fuel", "%s of %s (%s)", thousands(*r.Fuel), thousands(r.FuelLimit), percent(float64(*r.Fuel)/float64(r.FuelLimit)))
 	}

@@ -292,11 +292,7 @@ func orNull(s string) *string {
 func (r *runResult) print(w io.Writer, name string) error {
 	var b strings.Builder
 	line := func(key, format string, args ...any) { fmt.Fprintf(&b, "%-9s %s\n", key, fmt.Sprintf(format, args...)) }
-	line("verdict", "%s", r.Verdict)
-	if r.Error != nil {
-		line("error", "%s", *r.Error)
-	}
-	line("strategy", "%s, %s", name, r.Digest)
+	r.head(line, name, r.Digest)
 	if r.Verdict != host.VerdictRefused {
 		fuel := "not known after this verdict"
 		if r.Fuel != nil {
