@@ -12,7 +12,7 @@ import (
 	"github.com/droverhq/drover/host"
 )
 
-// Spec 1.3, issue B: a call allocates nothing beyond its decision, on a node that keeps records, too.
+// Spec 1.3: a call allocates nothing beyond its decision, on a node that keeps records, too.
 func TestRecordAllocatesNothing(t *testing.T) {
 	r, _ := open(t, Config{})
 	fuel := int64(7)

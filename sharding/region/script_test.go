@@ -329,7 +329,7 @@ func message(m protocol.Message) string {
 			s += fmt.Sprintf(" ask %d", m.Ask)
 		}
 		if m.Hops > 0 {
-			s += fmt.Sprintf(" hops %d", m.Hops)
+			s += fmt.Sprintf(" hops %d sent under %d", m.Hops, m.SentUnder())
 		}
 		if m.Deadline > 0 {
 			s += fmt.Sprintf(" within %dms", m.Deadline)
