@@ -262,13 +262,13 @@ func TestSimulateRefusesWhatItCannotPlay(t *testing.T) {
 		"rounds are 1 to 100":                     {Round: 101, Kind: lab.Join, Node: "z"},
 		`a node "a" cannot be added`:              {Round: 1, Kind: lab.Join, Node: "a"},
 		"there is no shard 9":                     {Round: 1, Kind: lab.Demand, Shards: []uint32{9}},
-		"want join, leave, crash or demand":       {Round: 1},
+		"event 0: want one of join, leave, crash": {Round: 1},
 		"round 7: there is no node \"y\": the no": {Round: 7, Kind: lab.Leave, Node: "y"},
 	} {
 		_, err := lab.Simulate(t.Context(), native(t, "hash"), harness.NewCluster(2, 4), lab.Options{Events: []lab.Event{e}})
 		assert.ErrorContains(t, err, says)
 	}
-	assert.ErrorContains(t, new(lab.EventKind).UnmarshalText([]byte("jion")), `event "jion": want join`)
+	assert.ErrorContains(t, new(lab.EventKind).UnmarshalText([]byte("jion")), `event "jion": want one of join`)
 }
 
 // Whatever happens: no shard is lost or on a node that is gone, counts add up, and what a run says of its rounds is true.

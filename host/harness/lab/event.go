@@ -3,6 +3,7 @@ package lab
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/droverhq/drover/pluginapi"
 )
@@ -70,7 +71,7 @@ func (w *world) happen(e Event) {
 			w.c.unpin(e.Shards)
 		}
 	default:
-		w.c.fail("%s: there is no such event", e.Kind)
+		w.c.fail("event %d: want one of %s", e.Kind, strings.Join(EventKinds(), ", "))
 	}
 }
 

@@ -119,19 +119,37 @@ func (s *Strategy) fresh(ctx context.Context, w way) (*host.Strategy, error) {
 	if s.native != nil {
 		return host.NewNative(s.name, s.native, config)
 	}
-	m, ok := s.compiled[w.engine]
-	if !ok {
-		r, err := host.NewRuntime(ctx, host.Options{Engine: w.engine, CacheDir: s.by.CacheDir})
-		if err != nil {
-			return nil, err
-		}
-		s.runtimes = append(s.runtimes, r)
-		if m, err = r.Compile(ctx, s.module, s.limits); err != nil {
-			return nil, err
-		}
-		s.compiled[w.engine] = m
+	m, err := s.compile(ctx, w.engine)
+	if err != nil {
+		return nil, err
 	}
 	return m.Prepare(ctx, config, host.WithName(s.name))
+}
+
+// Compile admits and compiles the module now, and not when it is first asked. The error is a *host.RefusedError where the
+// module is not admitted, whatever its configuration. There is nothing to do for a native strategy.
+func (s *Strategy) Compile(ctx context.Context) error {
+	if s.native != nil {
+		return nil
+	}
+	_, err := s.compile(ctx, s.by.Engine)
+	return err
+}
+
+func (s *Strategy) compile(ctx context.Context, e host.Engine) (*host.Module, error) {
+	if m, ok := s.compiled[e]; ok {
+		return m, nil
+	}
+	r, err := host.NewRuntime(ctx, host.Options{Engine: e, CacheDir: s.by.CacheDir})
+	if err != nil {
+		return nil, err
+	}
+	s.runtimes = append(s.runtimes, r)
+	m, err := r.Compile(ctx, s.module, s.limits)
+	if err == nil {
+		s.compiled[e] = m
+	}
+	return m, err
 }
 
 // Answer is how one call ended, in the names of the cluster.

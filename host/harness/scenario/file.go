@@ -132,7 +132,8 @@ func Parse(name string, data []byte) ([]*Scenario, error) {
 		slices.SortStableFunc(p.errs, func(a, b *Error) int {
 			return cmp.Or(a.Line-b.Line, a.Col-b.Col, strings.Compare(a.Key, b.Key))
 		})
-		return nil, p.errs
+		same := func(a, b *Error) bool { return a.Error() == b.Error() } // what scenarios have in common is wrong in each
+		return nil, slices.CompactFunc(p.errs, same)
 	}
 	return scenarios, nil
 }
