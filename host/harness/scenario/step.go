@@ -36,11 +36,9 @@ func (p *parser) step(t *table) Step {
 	if s.Op == 0 {
 		return s
 	}
-	for _, key := range []string{"ask", "rounds", "handoff"} {
-		if _, given := t.m[key]; given && (key == "ask") != (s.Op == Allocate) {
-			if key == "ask" || s.Op != Play {
-				p.fail(t.child(key), "%s has no such key", s.Op)
-			}
+	for key, of := range map[string]Op{"ask": Allocate, "rounds": Play, "handoff": Play} {
+		if _, given := t.m[key]; given && of != s.Op {
+			p.fail(t.child(key), "it is of %s, not of %s", of, s.Op)
 		}
 	}
 	if v, given := t.m["ask"]; given && s.Op == Allocate {
