@@ -57,6 +57,7 @@ func (w *world) happen(e Event) {
 	case Away:
 		w.c.State(pluginapi.StateAway, e.Node).wait(e.Node)
 	case Up:
+		w.stay(e.Node)
 		w.c.State(pluginapi.StateUp, e.Node).wait(e.Node)
 	case Weigh:
 		w.c.Capacity(e.Weight, e.Node)
@@ -73,6 +74,11 @@ func (w *world) happen(e Event) {
 	default:
 		w.c.fail("event %d: want one of %s", e.Kind, strings.Join(EventKinds(), ", "))
 	}
+}
+
+// stay says that a node does not leave.
+func (w *world) stay(node string) {
+	w.leaving = slices.DeleteFunc(w.leaving, func(name string) bool { return name == node })
 }
 
 // join adds a node that runs what the others run, unless the event says otherwise.

@@ -25,7 +25,7 @@ const (
 	Drain                            // a node gives its shards away, and stays
 	Unreachable                      // gossip does not reach a node: it keeps its shards, and gets none
 	Away                             // a node is away with the state of its shards: they wait for it
-	Up                               // a node is as it was before Drain, Unreachable or Away
+	Up                               // a node is up again, and may get shards
 	Weigh                            // a node has another capacity
 	Upgrade                          // a node runs another version of the software
 	Pin                              // the host keeps shards on a node, and brings them there
@@ -252,7 +252,7 @@ func (w *world) key() [32]byte {
 
 func (w *world) crash(node string) {
 	w.c.Remove(node)
-	w.leaving = slices.DeleteFunc(w.leaving, func(name string) bool { return name == node })
+	w.stay(node)
 	busy := map[uint32]bool{}
 	for _, b := range w.c.s.Busy {
 		busy[b.Shard] = true

@@ -21,8 +21,11 @@ var inputKeys = []string{"nodes", "candidates", "owners", "busy", "waiting", "pi
 // clusterKeys are all that say what the cluster is.
 var clusterKeys = slices.Concat(inputKeys, []string{"first", "counts", "shards", "all_on", "even", "random"})
 
-// mostNodes bounds nodes that are given as a number.
-const mostNodes = 10_000
+// mostNodes bounds nodes that are given as a number, and mostShards the shards of a scenario.
+const (
+	mostNodes  = 10_000
+	mostShards = 1_000_000
+)
 
 // world is what a scenario's nodes and shards are called.
 type world struct {
@@ -228,7 +231,7 @@ func (w *world) owners() ([]any, bool) {
 			out = append(out, slices.Repeat([]any{name}, each[i])...)
 		}
 	default:
-		n, ok := w.p.number(w.paths["shards"], shards, 0, snapshotfile.MostShards)
+		n, ok := w.p.number(w.paths["shards"], shards, 0, mostShards)
 		if !ok {
 			return nil, false
 		}
@@ -246,8 +249,8 @@ func (w *world) countList(path string, v any) ([]int, bool) {
 		each[i] = counts[name]
 		sum += each[i]
 	}
-	if sum > snapshotfile.MostShards {
-		w.p.fail(path, "%d shards: at most %d", sum, snapshotfile.MostShards)
+	if sum > mostShards {
+		w.p.fail(path, "%d shards: at most %d", sum, mostShards)
 		ok = false
 	}
 	return each, ok
@@ -263,7 +266,7 @@ func (w *world) countTable(path string, v any) (map[string]int, bool) {
 			return nil, false
 		}
 		for i, e := range v {
-			n, ok := w.p.number(tomldoc.Index(path, i), e, 0, snapshotfile.MostShards)
+			n, ok := w.p.number(tomldoc.Index(path, i), e, 0, mostShards)
 			if !ok {
 				return nil, false
 			}
@@ -272,7 +275,7 @@ func (w *world) countTable(path string, v any) (map[string]int, bool) {
 	case map[string]any:
 		for _, name := range slices.Sorted(maps.Keys(v)) {
 			at := tomldoc.Join(path, name)
-			n, ok := w.p.number(at, v[name], 0, snapshotfile.MostShards)
+			n, ok := w.p.number(at, v[name], 0, mostShards)
 			if !ok || !w.isNode(at, name) {
 				return nil, false
 			}

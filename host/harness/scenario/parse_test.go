@@ -1,6 +1,9 @@
 package scenario_test
 
 import (
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -65,7 +68,7 @@ func TestWhatIsWrongIsTold(t *testing.T) {
 		{`counts = [2, 2, 0]`, `counts = [2, 2, 1.5]`, `x.toml:3:17: counts[2]: want a whole number, got a decimal number, 1.5`},
 		{`counts = [2, 2, 0]`, `counts = { a = 2, z = 1 }`, `x.toml:3:23: counts.z: there is no node "z" (did you mean "a"?)`},
 		{`counts = [2, 2, 0]`, `counts = 4`, `x.toml:3:10: counts: want a list of numbers in the order of nodes, or a table of numbers by name, got a whole number, 4`},
-		{`counts = [2, 2, 0]`, `counts = [9000000, 9000000, 0]`, `x.toml:3:10: counts: 18000000 shards: at most 16777216`},
+		{`counts = [2, 2, 0]`, `counts = [900000, 900000, 0]`, `x.toml:3:10: counts: 1800000 shards: at most 1000000`},
 		{`counts = [2, 2, 0]`, "counts = [2, 2, 0]\nshards = 4", `want one of owners (a node for each shard), counts (shards a node) and shards (how many), got counts and shards`},
 		{`counts = [2, 2, 0]`, `owners = ["a", "nope"]`, `x.toml:3:16: owners[1]: there is no node "nope" in nodes`},
 		{`counts = [2, 2, 0]`, `shards = 4` + "\n" + `all_on = "nowhere"`, `x.toml:4:10: all_on: there is no node "nowhere": the nodes are a, b, c`},
@@ -131,4 +134,81 @@ func TestWhatIsWrongIsTold(t *testing.T) {
 			assert.ErrorContains(t, err, tc.want, doc)
 		}
 	}
+}
+
+// Everything that is wrong is told at once, in the order of the file; what scenarios have in common is told once.
+func TestAllErrorsAtOnce(t *testing.T) {
+	_, err := scenario.Parse("x.toml", []byte(`pinned = [[9, "a"]]
+nodes = 2
+counts = [1, 1]
+[[scenario]]
+name = "one"
+op = "play"
+expct = 1
+expect.homeless = 0
+[[scenario]]
+name = "two"
+op = "play"
+expect.homeless = -1
+`))
+	assert.EqualError(t, err, `x.toml:1:12: pinned[0][0]: there is no shard 9: there are 2, from 0 on
+x.toml:7:1: expct: unknown key: did you mean "expect"?`)
+}
+
+func TestLoad(t *testing.T) {
+	dir := t.TempDir()
+	_, err := scenario.Load(filepath.Join(dir, "none.toml"))
+	assert.ErrorIs(t, err, fs.ErrNotExist)
+	_, err = scenario.Load(dir)
+	assert.ErrorContains(t, err, "is a directory")
+	path := filepath.Join(dir, "moves.toml")
+	require.NoError(t, os.WriteFile(path, []byte("nodes = 1\nshards = 1\nop = \"allocate\"\nexpect.homes = [\"a\"]\n"), 0o600))
+	scenarios, err := scenario.Load(path)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"moves", path}, []string{scenarios[0].Name, scenarios[0].File})
+	require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("# a comment that never ends\n", 1<<19)), 0o600))
+	_, err = scenario.Load(path)
+	assert.ErrorContains(t, err, "is larger than 8 MiB")
+}
+
+// FuzzParse: no file makes the parser panic; an error has a place in the file; what is read has expectations, and a
+// cluster that a strategy can be asked about.
+func FuzzParse(f *testing.F) {
+	f.Add(sound)
+	f.Add("nodes = [{ name = \"a\", coord = [1, 2, 3, 4] }, \"b\"]\nowners = [\"a\", \"\", 1]\nstandby = [\"\"]\nload.rate = [1]\n[[step]]\nop = \"play\"\nevents = [{ round = 1, kind = \"join\", node = \"c\" }]\nexpect = { on = { c = [] } }\n")
+	f.Add("nodes = 3\nshards = 9\nrandom = 1\nop = \"allocate\"\nask = []\nexpect = { homes = [[1, \"\"]], counts = { a = 1 } }\n")
+	f.Add("scenario = [1]\n\"a.b\" = 1\n")
+	files, err := filepath.Glob(filepath.Join("..", "..", "..", "strategies", "*", "scenarios", "*.toml"))
+	require.NoError(f, err)
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		require.NoError(f, err)
+		f.Add(string(data))
+	}
+	f.Fuzz(func(t *testing.T, doc string) {
+		scenarios, err := scenario.Parse("x.toml", []byte(doc))
+		var wrong scenario.Errors
+		if err != nil {
+			require.ErrorAs(t, err, &wrong)
+			require.NotEmpty(t, wrong)
+			for _, e := range wrong {
+				if e.Line < 1 || e.Line > strings.Count(doc, "\n")+1 || e.Col < 1 || e.Message == "" {
+					t.Fatalf("%+v in %q", e, doc)
+				}
+			}
+			return
+		}
+		require.NotEmpty(t, scenarios)
+		for _, s := range scenarios {
+			snap, err := s.Cluster.Snapshot()
+			require.NoError(t, err)
+			require.NoError(t, snap.Validate(nil))
+			expects := 0
+			for _, step := range s.Steps {
+				require.NotEmpty(t, step.Op.String())
+				expects += len(step.Expects)
+			}
+			require.Positive(t, expects)
+		}
+	})
 }
