@@ -112,6 +112,7 @@ func TestJSONIsDocumented(t *testing.T) {
 		return path
 	}
 	input := file("in.json", `{"nodes":["a","b"],"owners":["a","a",null,"b"]}`)
+	scenarios := file("scenario.toml", "nodes = 2\ncounts = [1, 1]\nop = \"rebalance\"\nexpect = { moved = [1] }\n")
 	bad := file("bad.toml", "zon = 1\n[telemetry]\nendpoint = \"x:1\"\n")
 	fixture := filepath.Join("..", "..", "host", "testdata", "admission", "feature-simd.wasm")
 	live := []string{"--address", server.URL}
@@ -138,6 +139,7 @@ func TestJSONIsDocumented(t *testing.T) {
 		"strategy check":    {{fixture}, {"builtin:hash"}},
 		"strategy describe": {{"builtin:leastshard"}},
 		"strategy run":      {{"builtin:hash", "--op", "rebalance", "--input", input}, {"builtin:hash", "--op", "allocate", "--input", input}},
+		"strategy test":     {{"builtin:hash", scenarios}},
 		"strategy bench":    {{"builtin:hash", "--shards", "10", "--nodes", "2", "--repeat", "1", "--budget", "1m"}},
 		"strategy profile":  {{filepath.Join("..", "..", "host", "testdata", "guests", "leastshard.wasm"), "--op", "rebalance", "--input", input}},
 		"strategy replay":   {{data}, {data, "--list"}, {data, "--export", filepath.Join(dir, "calls.rec")}},

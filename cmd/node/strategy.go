@@ -37,6 +37,7 @@ func newStrategyCommand() *cobra.Command {
 		newStrategyCheckCommand(),
 		newStrategyDescribeCommand(),
 		newStrategyRunCommand(),
+		newStrategyTestCommand(),
 		newStrategyBenchCommand(),
 		newStrategyProfileCommand(),
 		newStrategyReplayCommand(),

@@ -262,13 +262,13 @@ func TestSimulateRefusesWhatItCannotPlay(t *testing.T) {
 		"rounds are 1 to 100":                     {Round: 101, Kind: lab.Join, Node: "z"},
 		`a node "a" cannot be added`:              {Round: 1, Kind: lab.Join, Node: "a"},
 		"there is no shard 9":                     {Round: 1, Kind: lab.Demand, Shards: []uint32{9}},
-		"want join, leave, crash or demand":       {Round: 1},
+		"event 0: want one of join, leave, crash": {Round: 1},
 		"round 7: there is no node \"y\": the no": {Round: 7, Kind: lab.Leave, Node: "y"},
 	} {
 		_, err := lab.Simulate(t.Context(), native(t, "hash"), harness.NewCluster(2, 4), lab.Options{Events: []lab.Event{e}})
 		assert.ErrorContains(t, err, says)
 	}
-	assert.ErrorContains(t, new(lab.EventKind).UnmarshalText([]byte("jion")), `event "jion": want join`)
+	assert.ErrorContains(t, new(lab.EventKind).UnmarshalText([]byte("jion")), `event "jion": want one of join`)
 }
 
 // Whatever happens: no shard is lost or on a node that is gone, counts add up, and what a run says of its rounds is true.
@@ -277,6 +277,9 @@ func TestSimulateKeepsCount(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		c := harness.AnyCluster().Draw(rt, "cluster").Config("max_moves", 5)
 		nodes := c.Nodes()
+		start, err := c.Snapshot()
+		require.NoError(rt, err)
+		owners := start.Owners
 		var events []lab.Event
 		for i := range rapid.IntRange(0, 6).Draw(rt, "events") {
 			e := lab.Event{Round: i + 1, Kind: lab.Join, Node: string(rune('p' + i))}
@@ -284,6 +287,12 @@ func TestSimulateKeepsCount(t *testing.T) {
 				at := rapid.IntRange(0, len(nodes)-1).Draw(rt, "node")
 				e.Node, e.Kind = nodes[at], rapid.SampledFrom([]lab.EventKind{lab.Leave, lab.Crash}).Draw(rt, "kind")
 				nodes = slices.Delete(slices.Clone(nodes), at, at+1)
+			} else if len(nodes) > 0 && rapid.Bool().Draw(rt, "changes") {
+				e = lab.Event{Round: i + 1, Node: rapid.SampledFrom(nodes).Draw(rt, "node"), Weight: 7, Version: "9", Rate: 5}
+				e.Kind = rapid.SampledFrom([]lab.EventKind{lab.Drain, lab.Unreachable, lab.Away, lab.Up, lab.Weigh, lab.Upgrade, lab.Demand, lab.Pin, lab.Unpin}).Draw(rt, "kind")
+				if shards := rapid.IntRange(0, 2).Draw(rt, "shards"); e.Kind >= lab.Pin && shards < len(owners) {
+					e.Shards = []uint32{uint32(shards)}
+				}
 			}
 			events = append(events, e)
 		}
@@ -306,6 +315,70 @@ func TestSimulateKeepsCount(t *testing.T) {
 		require.Equal(rt, run.Moves, moves)
 		require.Equal(rt, run.Homes, homes)
 	})
+}
+
+// Each event does what it says, at once too; and a node that comes is one of the others.
+func TestEvents(t *testing.T) {
+	spec := &pluginapi.Node{State: pluginapi.StateUp, Roles: []string{"r"}, Weight: 100, Load: pluginapi.NodeLoad{CPU: pluginapi.Known(3)}}
+	c := harness.NewCluster(3, 6).Even().Version("7").Happen(
+		lab.Event{Kind: lab.Join, Node: "d", Zone: "z", Weight: 50, Spec: spec},
+		lab.Event{Kind: lab.Join, Node: "e", Version: "8"},
+		lab.Event{Kind: lab.Join, Node: "f"},
+		lab.Event{Kind: lab.Drain, Node: "a"},
+		lab.Event{Kind: lab.Away, Node: "b"},
+		lab.Event{Kind: lab.Unreachable, Node: "c"},
+		lab.Event{Kind: lab.Weigh, Node: "e", Weight: 9},
+		lab.Event{Kind: lab.Pin, Node: "d", Shards: []uint32{0, 3}},
+		lab.Event{Kind: lab.Pin, Node: "e", Shards: []uint32{3}},
+		lab.Event{Kind: lab.Unpin, Shards: []uint32{0}},
+		lab.Event{Kind: lab.Demand, Rate: 4},
+	)
+	snap, err := c.Snapshot()
+	require.NoError(t, err)
+	d := snap.Nodes[3]
+	assert.Equal(t, pluginapi.Node{Name: "d", Addr: "d", Incarnation: "d", State: pluginapi.StateUp, Version: "7", Weight: 50, Zone: "z", Roles: []string{"r"}, Load: spec.Load}, d)
+	assert.Equal(t, []any{"8", uint64(9)}, []any{snap.Nodes[4].Version, snap.Nodes[4].Weight})
+	assert.Equal(t, "1", snap.Nodes[5].Version, "the others run more than one")
+	assert.Equal(t, []int{3, 4, 5}, snap.Candidates)
+	assert.Equal(t, []uint32{1, 4}, snap.Waiting)
+	assert.Equal(t, []pluginapi.Pin{{Shard: 3, Node: 4}}, snap.Pinned)
+	assert.Equal(t, []uint32{4, 4, 4, 4, 4, 4}, snap.Load.Rate)
+	snap, err = c.Happen(lab.Event{Kind: lab.Up, Node: "b"}, lab.Event{Kind: lab.Unpin}, lab.Event{Kind: lab.Upgrade, Node: "f", Version: "7"}).Snapshot()
+	require.NoError(t, err)
+	assert.Equal(t, []int{1, 3, 4, 5}, snap.Candidates)
+	assert.Empty(t, snap.Waiting)
+	assert.Empty(t, snap.Pinned)
+	assert.Equal(t, "7", snap.Nodes[5].Version)
+
+	s := native(t, "leastshard")
+	run := harness.Simulate(t, s, harness.NewCluster(3, 6).Even(), lab.Options{Events: []lab.Event{
+		{Round: 1, Kind: lab.Leave, Node: "c"}, {Round: 2, Kind: lab.Away, Node: "b"}, {Round: 4, Kind: lab.Pin, Node: "a", Shards: []uint32{1}}, {Round: 6, Kind: lab.Up, Node: "b"},
+	}})
+	assert.Equal(t, []string{"a", "b"}, run.End.Nodes())
+	assert.Equal(t, "a", run.End.Owner(1), "it is brought where it is pinned once it no longer waits")
+	assert.Empty(t, run.Rounds[4].Homes, "it waits")
+	back := harness.Simulate(t, s, harness.NewCluster(2, 4).Pin("a", 0).Own("a", 0), lab.Options{Events: []lab.Event{
+		{Round: 1, Kind: lab.Leave, Node: "b"}, {Round: 1, Kind: lab.Up, Node: "b"},
+	}})
+	assert.Equal(t, []string{"a", "b"}, back.End.Nodes(), "a node that is up again does not leave")
+	for text, e := range map[string]lab.Event{
+		"weigh a 9": {Kind: lab.Weigh, Node: "a", Weight: 9}, "upgrade a to 2": {Kind: lab.Upgrade, Node: "a", Version: "2"},
+		"pin to a 2: 0, 4": {Kind: lab.Pin, Node: "a", Shards: []uint32{4, 0}}, "unpin all": {Kind: lab.Unpin}, "away b": {Kind: lab.Away, Node: "b"},
+	} {
+		assert.Equal(t, text, e.String())
+	}
+}
+
+// After makes what an answer says: a shard without a target has no home then, and takes its load along.
+func TestAfter(t *testing.T) {
+	load := pluginapi.NodeLoad{Rate: pluginapi.Known(300)}
+	c := harness.NewCluster(2, 4).Own("a", 0, 1, 2).Rate(100).Load(load, "a").Load(pluginapi.NodeLoad{Rate: pluginapi.Known(0)}, "b")
+	after := c.After(&lab.Answer{Moves: []lab.Move{{Shard: 0, To: "b"}, {Shard: 1}}, Homes: []lab.Home{{Shard: 3, Node: "b"}}})
+	assert.Equal(t, []string{"b", "", "a", "b"}, []string{after.Owner(0), after.Owner(1), after.Owner(2), after.Owner(3)})
+	snap, err := after.Snapshot()
+	require.NoError(t, err)
+	assert.Equal(t, []uint64{100, 200}, []uint64{snap.Nodes[0].Load.Rate.Value, snap.Nodes[1].Load.Rate.Value})
+	assert.Equal(t, "a", c.Owner(0), "the cluster itself stays as it is")
 }
 
 // Building clusters: what is wrong is remembered, named, and comes out where the cluster is used.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/droverhq/drover/internal/tomldoc"
 )
 
 // envPrefix begins every variable of the environment that is looked at.
@@ -31,7 +33,7 @@ func (l *loader) environment(env []string) {
 		if !ok {
 			if !injected.MatchString(name) {
 				l.config.warnings = append(l.config.warnings,
-					fmt.Sprintf("%s is set and names no key of node.toml%s", printable(name), didYouMean(name, names)))
+					fmt.Sprintf("%s is set and names no key of node.toml%s", printable(name), tomldoc.DidYouMean(name, names)))
 			}
 			continue
 		}

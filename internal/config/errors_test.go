@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/droverhq/drover/internal/tomldoc"
 )
 
 const oneType = "[[type]]\nname = \"counter\"\nentity = \"counter\"\n"
@@ -250,7 +252,7 @@ func TestFiles(t *testing.T) {
 		"[[type]]\nname = 'b'\nentity = 'counter'\nstrategy = '" + there + "'\n" +
 		"[[type]]\nname = 'c'\nentity = 'counter'\nstrategy = 'sha256:" + strings.Repeat("0", 64) + "'\n"
 	_, err := Load(Options{File: "node.toml", Data: []byte(doc), Hostname: host, Files: true})
-	assert.EqualError(t, err, "node.toml:3:8: tls.cert: "+quoteText(dir)+" is a directory\n"+
+	assert.EqualError(t, err, "node.toml:3:8: tls.cert: "+tomldoc.QuoteText(dir)+" is a directory\n"+
 		`node.toml:4:7: tls.key: "none.pem": no such file`+"\n"+
 		`node.toml:8:12: type.counter.strategy: "none.wasm": no such file`)
 	assert.NotErrorIs(t, err, ErrNoFile)

@@ -7,6 +7,8 @@ import (
 	"github.com/BurntSushi/toml"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/droverhq/drover/internal/tomldoc"
 )
 
 // FuzzLoad: no file, variable or flag makes the parser panic; what loads shows and loads again as the same; every key of
@@ -21,14 +23,14 @@ func FuzzLoad(f *testing.F) {
 	f.Fuzz(func(t *testing.T, doc, set, env string) {
 		var tree map[string]any
 		if meta, err := toml.Decode(doc, &tree); err == nil {
-			spots := locate(doc)
+			spots := tomldoc.Locate(doc)
 			lines := strings.Count(doc, "\n") + 1
-			for path := range paths(normal(tree), "", map[string]bool{}) {
+			for path := range paths(tomldoc.Normal(tree), "", map[string]bool{}) {
 				s, ok := spots[path]
 				if !ok {
 					t.Errorf("%q has no place in %q (keys %v)", path, doc, meta.Keys())
 				}
-				if s.value.line < 1 || s.value.line > lines || s.value.col < 1 || s.key.line < 1 || s.key.col < 1 {
+				if s.Value.Line < 1 || s.Value.Line > lines || s.Value.Col < 1 || s.Key.Line < 1 || s.Key.Col < 1 {
 					t.Errorf("%q is at %v in %q", path, s, doc)
 				}
 			}
@@ -54,11 +56,11 @@ func paths(v any, path string, into map[string]bool) map[string]bool {
 	switch v := v.(type) {
 	case map[string]any:
 		for k, e := range v {
-			paths(e, join(path, k), into)
+			paths(e, tomldoc.Join(path, k), into)
 		}
 	case []any:
 		for i, e := range v {
-			paths(e, index(path, i), into)
+			paths(e, tomldoc.Index(path, i), into)
 		}
 	}
 	return into

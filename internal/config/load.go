@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/droverhq/drover/internal/tomldoc"
 )
 
 // sourceSet is how messages name the --set flag; environment variables are named by themselves.
@@ -78,7 +80,7 @@ func (l *loader) files() {
 	need := map[string]string{"tls.ca": l.config.TLS.CA, "tls.cert": l.config.TLS.Cert, "tls.key": l.config.TLS.Key}
 	for i, t := range l.config.Types {
 		if path, ok := t.StrategyPath(); ok && strategyProblem(t.Strategy) == "" {
-			need[index("type", i)+".strategy"] = path
+			need[tomldoc.Index("type", i)+".strategy"] = path
 		}
 	}
 	for path, file := range need {
@@ -88,11 +90,11 @@ func (l *loader) files() {
 		info, err := os.Stat(file)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			l.fail(path, quoteText(file)+": no such file", false)
+			l.fail(path, tomldoc.QuoteText(file)+": no such file", false)
 		case err != nil:
-			l.fail(path, quoteText(file)+" "+reason(err), false)
+			l.fail(path, tomldoc.QuoteText(file)+" "+reason(err), false)
 		case info.IsDir():
-			l.fail(path, quoteText(file)+" is a directory", false)
+			l.fail(path, tomldoc.QuoteText(file)+" is a directory", false)
 		}
 	}
 }
@@ -100,7 +102,7 @@ func (l *loader) files() {
 type loader struct {
 	config *Config
 	file   string
-	spots  map[string]spot
+	spots  map[string]tomldoc.Spot
 	set    map[string]string // path of a key that a layer has set → source; empty: the file
 	source string            // of the layer that is being read; empty: the file
 	errs   Errors
@@ -119,8 +121,8 @@ func (l *loader) readFile(o Options) error {
 	if _, err := toml.Decode(doc, &tree); err != nil {
 		return Errors{syntaxError(o.File, doc, err)}
 	}
-	l.spots = locate(doc)
-	l.apply(schema(), normal(tree), "", 0)
+	l.spots = tomldoc.Locate(doc)
+	l.apply(schema(), tomldoc.Normal(tree), "", 0)
 	return nil
 }
 
@@ -152,42 +154,12 @@ func reason(err error) string {
 }
 
 func syntaxError(file, doc string, err error) *Error {
-	out := &Error{File: file, Line: 1, Col: 1, Message: "not TOML: " + err.Error()}
-	if pe, ok := errors.AsType[toml.ParseError](err); ok {
-		out.Message = "not TOML: " + pe.Message
-		out.Line, out.Col = max(1, pe.Position.Line), max(1, pe.Position.Col)
-		if start := pe.Position.Start; start >= 0 && start <= len(doc) {
-			if path := lastKey(doc[:start]); path != "" && schema().at(path).secret() { // the library quotes what it stumbles over
-				out.Message = "not TOML, at or after " + path + ": what stands there may be a secret and is not shown (texts need quotes)"
-			}
-			s := scanner{doc: doc}
-			if p := s.position(start); p.line == out.Line { // counts characters, the library counts bytes
-				out.Col = p.col
-			}
-		}
+	at, message, offset := tomldoc.Syntax(doc, err)
+	out := &Error{File: file, Line: at.Line, Col: at.Col, Message: "not TOML: " + message}
+	if path := tomldoc.LastKey(doc[:offset]); path != "" && schema().at(path).secret() { // the library quotes what it stumbles over
+		out.Message = "not TOML, at or after " + path + ": what stands there may be a secret and is not shown (texts need quotes)"
 	}
 	return out
-}
-
-// normal gives lists of tables the same shape whichever way they were written.
-func normal(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		for k, e := range v {
-			v[k] = normal(e)
-		}
-	case []map[string]any:
-		out := make([]any, len(v))
-		for i, e := range v {
-			out[i] = normal(e)
-		}
-		return out
-	case []any:
-		for i, e := range v {
-			v[i] = normal(e)
-		}
-	}
-	return v
 }
 
 // node is a level of the key table, as a tree.
@@ -279,16 +251,16 @@ func (l *loader) apply(n *node, v any, path string, i int) {
 		if name, _, element := strings.Cut(path, "["); element {
 			header = "[[" + name + "]]"
 		}
-		got := describe(v)
+		got := tomldoc.Describe(v)
 		if n.secret() { // tokens = "…": what stands there is a token
-			got = kind(v)
+			got = tomldoc.Kind(v)
 		}
 		l.fail(path, "want a table, "+header+", got "+got, false)
 		return
 	}
 	for _, name := range sortedKeys(m) {
 		if child := n.children[name]; child != nil {
-			l.apply(child, m[name], join(path, name), i)
+			l.apply(child, m[name], tomldoc.Join(path, name), i)
 			continue
 		}
 		l.unknown(n, path, name)
@@ -306,7 +278,7 @@ func (l *loader) applyList(n *node, v any, path string) {
 	element := &node{children: n.children}
 	for i, e := range list {
 		n.table.add(l.config)
-		at := index(path, i)
+		at := tomldoc.Index(path, i)
 		l.set[at] = l.source
 		l.apply(element, e, at, i)
 	}
@@ -314,10 +286,10 @@ func (l *loader) applyList(n *node, v any, path string) {
 
 // unknown reports a key that is in no table.
 func (l *loader) unknown(n *node, path, name string) {
-	full := join(path, name)
+	full := tomldoc.Join(path, name)
 	e := l.place(full)
 	if s, ok := l.spots[full]; ok && l.source == "" {
-		e.Line, e.Col = s.key.line, s.key.col
+		e.Line, e.Col = s.Key.Line, s.Key.Col
 	}
 	e.Message = "unknown key" + suggestKey(n, l.pretty(path), name)
 	l.errs = append(l.errs, e)
@@ -325,8 +297,8 @@ func (l *loader) unknown(n *node, path, name string) {
 
 // suggestKey names what an unknown key was probably meant to be: a neighbour, or the same name in another table.
 func suggestKey(n *node, path, name string) string {
-	if near := nearest(name, sortedKeys(n.children)); near != "" {
-		return fmt.Sprintf(" (did you mean %q?)", join(path, near))
+	if near := tomldoc.Nearest(name, sortedKeys(n.children)); near != "" {
+		return fmt.Sprintf(" (did you mean %q?)", tomldoc.Join(path, near))
 	}
 	var elsewhere []string
 	for _, t := range tables {
@@ -355,7 +327,7 @@ func (l *loader) fail(path, message string, notYet bool) {
 // place says where the value at a path came from: the nearest enclosing thing that some layer has set.
 func (l *loader) place(path string) *Error {
 	e := &Error{File: l.file, Key: l.pretty(path), Source: l.source}
-	for p := path; p != ""; p = parent(p) {
+	for p := path; p != ""; p = tomldoc.Parent(p) {
 		source, ok := l.set[p]
 		if !ok {
 			continue
@@ -369,32 +341,15 @@ func (l *loader) place(path string) *Error {
 		e.File = ""
 		return e
 	}
-	for p := path; p != ""; p = parent(p) {
+	for p := path; p != ""; p = tomldoc.Parent(p) {
 		_, isSet := l.set[p]
 		// A default that clashes has no place of its own; the header of a [table] would mislead.
 		if s, ok := l.spots[p]; ok && (p == path || isSet || strings.HasSuffix(p, "]")) {
-			e.Line, e.Col = s.value.line, s.value.col
+			e.Line, e.Col = s.Value.Line, s.Value.Col
 			return e
 		}
 	}
 	return e
-}
-
-// parent takes the last key or index off a path. Quotes in a quoted key are escaped, so the last quote opens it.
-func parent(path string) string {
-	if cut, ok := strings.CutSuffix(path, `"`); ok {
-		for {
-			i := strings.LastIndexByte(cut, '"')
-			if i < 0 {
-				return ""
-			}
-			cut = cut[:i]
-			if !strings.HasSuffix(cut, `\`) {
-				return strings.TrimSuffix(cut, ".")
-			}
-		}
-	}
-	return path[:max(0, strings.LastIndexAny(path, ".["))]
 }
 
 func (l *loader) pretty(path string) string { return l.config.pretty(path) }
@@ -420,7 +375,7 @@ func (c *Config) pretty(path string) string {
 		return path
 	}
 	if n := name(table, i); n != "" {
-		return join(table, n) + rest
+		return tomldoc.Join(table, n) + rest
 	}
 	return path
 }
@@ -443,18 +398,17 @@ func (l *loader) flag(arg string) {
 	bad := func(message string) {
 		l.errs = append(l.errs, &Error{Source: sourceSet, Key: printable(arg), Message: message})
 	}
-	s := scanner{doc: arg}
-	parts := s.key()
-	if s.peek() != '=' {
+	parts, rest := tomldoc.DottedKey(arg)
+	value, given := strings.CutPrefix(rest, "=")
+	if !given {
 		// What follows may be a secret, whatever is meant to part it from the key: show nothing of it.
-		if end := strings.IndexFunc(arg, func(r rune) bool { return !isBare(r) && r != '.' }); end >= 0 {
+		if end := strings.IndexFunc(arg, func(r rune) bool { return !tomldoc.IsBare(r) && r != '.' }); end >= 0 {
 			arg = arg[:end]
 		}
 		bad(`want key=value, such as gossip.bind=127.0.0.1:7946`)
 		return
 	}
-	value := strings.TrimSpace(arg[s.at+1:])
-	arg = arg[:s.at]
+	value, arg = strings.TrimSpace(value), arg[:len(arg)-len(rest)]
 	if slices.Contains(parts, "") || !utf8.ValidString(arg) {
 		bad("not a dotted key")
 		return
@@ -472,7 +426,7 @@ func printable(s string) string {
 	if r := []rune(s); len(r) > 80 {
 		s = string(r[:80]) + "…"
 	}
-	return strings.Trim(quoteText(s), `"`)
+	return strings.Trim(tomldoc.QuoteText(s), `"`)
 }
 
 // setText sets the key named by parts to a value given as text.
@@ -489,7 +443,7 @@ func (l *loader) setText(parts []string, value string) {
 			if i < 0 {
 				return
 			}
-			path, element = index(path, i), i
+			path, element = tomldoc.Index(path, i), i
 			n = &node{children: n.children}
 			continue
 		}
@@ -498,7 +452,7 @@ func (l *loader) setText(parts []string, value string) {
 			l.unknown(n, path, part)
 			return
 		}
-		n, path = child, join(path, part)
+		n, path = child, tomldoc.Join(path, part)
 	}
 	if n.key != nil {
 		l.apply(n, fromText(n.key.field(l.config, element), value), path, element)
@@ -526,8 +480,8 @@ func (l *loader) element(t *table, name string) int {
 	if len(names) > 0 {
 		known = "there is " + strings.Join(names, ", ")
 	}
-	e := l.place(join(t.name, name))
-	e.Message = fmt.Sprintf("no [[%s]] has this name; %s%s", t.name, known, didYouMean(name, names))
+	e := l.place(tomldoc.Join(t.name, name))
+	e.Message = fmt.Sprintf("no [[%s]] has this name; %s%s", t.name, known, tomldoc.DidYouMean(name, names))
 	l.errs = append(l.errs, e)
 	return -1
 }
@@ -536,7 +490,7 @@ func (l *loader) element(t *table, name string) int {
 func (l *loader) setInside(n *node, path string, element int, parts []string, value string) {
 	full := path
 	for _, p := range parts {
-		full = join(full, p)
+		full = tomldoc.Join(full, p)
 	}
 	v, ok := parseValue(value)
 	if !ok {
@@ -563,7 +517,7 @@ func (l *loader) setInside(n *node, path string, element int, parts []string, va
 			m = inner
 		}
 		l.set[full] = l.source
-		m[parts[len(parts)-1]] = plain(v)
+		m[parts[len(parts)-1]] = tomldoc.Plain(v)
 		return
 	}
 	l.fail(full, "unknown key: "+path+" has no keys below it", false)
@@ -576,7 +530,7 @@ func parseValue(s string) (any, bool) {
 		return nil, false
 	}
 	v, ok := doc["v"]
-	return normal(v), ok
+	return tomldoc.Normal(v), ok
 }
 
 // fromText turns text into the value that a field takes: TOML, or a bare word. For fields that hold text, whatever is

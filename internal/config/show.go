@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"strings"
+
+	"github.com/droverhq/drover/internal/tomldoc"
 )
 
 // Show returns the effective configuration as TOML. Secrets come out as if they were not set, with a comment that says
@@ -45,7 +47,7 @@ func (c *Config) showTable(b *strings.Builder, t table, i int) {
 		}
 		entries := asTable(own.field(c, i))
 		for _, name := range sortedKeys(entries) {
-			fmt.Fprintf(b, "%s = %s\n", quoteKey(name), formatValue(entries[name]))
+			fmt.Fprintf(b, "%s = %s\n", tomldoc.QuoteKey(name), tomldoc.FormatValue(entries[name]))
 		}
 	}
 }
@@ -163,7 +165,7 @@ func jsonable(v any) any {
 		}
 		return out
 	case float64:
-		if s := formatValue(v); strings.HasSuffix(s, "inf") || s == "nan" {
+		if s := tomldoc.FormatValue(v); strings.HasSuffix(s, "inf") || s == "nan" {
 			return s
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/droverhq/drover/internal/tomldoc"
 )
 
 // finding is something wrong with the value at a path ("type[0].fuel").
@@ -67,7 +69,7 @@ func (k *checks) table() {
 			continue
 		}
 		for i := range t.count(k.c) {
-			path := index(t.name, i)
+			path := tomldoc.Index(t.name, i)
 			if t.notYet != "" {
 				k.findings = append(k.findings, finding{path, "[[" + t.name + "]] is not available yet: " + t.notYet + "; take it out", true})
 			}
@@ -84,7 +86,7 @@ func (k *checks) key(key key, path string, field, standard any) {
 		return
 	}
 	if s, ok := text(field); ok && key.oneOf != nil && !slices.Contains(key.oneOf, s) {
-		k.add(path, "%s is none of %s%s", quoteText(s), strings.Join(key.oneOf, ", "), didYouMean(s, key.oneOf))
+		k.add(path, "%s is none of %s%s", tomldoc.QuoteText(s), strings.Join(key.oneOf, ", "), tomldoc.DidYouMean(s, key.oneOf))
 		return
 	}
 	if have, want := formatField(field), formatField(standard); key.notYet != "" && have != want {
@@ -94,7 +96,7 @@ func (k *checks) key(key key, path string, field, standard any) {
 
 // bounds writes a range in the field's own unit.
 func bounds(field any, low, high int64) string {
-	format := formatInt
+	format := tomldoc.FormatInt
 	switch field.(type) {
 	case *time.Duration:
 		format = func(n int64) string { return formatDuration(time.Duration(n)) }
@@ -116,16 +118,16 @@ func nameProblem(s string, most int, dots bool) string {
 		return "must not be empty"
 	}
 	if len(s) > most {
-		return fmt.Sprintf("%s is %d bytes long (at most %d)", quoteText(printable(s)), len(s), most)
+		return fmt.Sprintf("%s is %d bytes long (at most %d)", tomldoc.QuoteText(printable(s)), len(s), most)
 	}
 	for i, r := range s {
 		word := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
 		switch {
 		case word, i > 0 && (r == '-' || r == '_'), i > 0 && dots && r == '.':
-		case i == 0 && (isBare(r) || r == '.'):
-			return fmt.Sprintf("%s must begin with a letter or digit", quoteText(s))
+		case i == 0 && (tomldoc.IsBare(r) || r == '.'):
+			return fmt.Sprintf("%s must begin with a letter or digit", tomldoc.QuoteText(s))
 		default:
-			return fmt.Sprintf("%s holds %q (want %s)", quoteText(s), r, allowed)
+			return fmt.Sprintf("%s holds %q (want %s)", tomldoc.QuoteText(s), r, allowed)
 		}
 	}
 	return ""
@@ -137,7 +139,7 @@ func labelProblem(s string, most int) string {
 		return fmt.Sprintf("%d bytes long (at most %d)", len(s), most)
 	}
 	if !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
-		return quoteText(s) + " holds control characters"
+		return tomldoc.QuoteText(s) + " holds control characters"
 	}
 	return ""
 }
@@ -158,17 +160,17 @@ func (k *checks) top() {
 	}
 	for i, role := range c.Roles {
 		if message := nameProblem(role, 64, false); message != "" {
-			k.add(index("roles", i), "%s", message)
+			k.add(tomldoc.Index("roles", i), "%s", message)
 		} else if slices.Index(c.Roles, role) < i {
-			k.add(index("roles", i), "%s is there twice", quoteText(role))
+			k.add(tomldoc.Index("roles", i), "%s is there twice", tomldoc.QuoteText(role))
 		}
 	}
 	for _, tag := range sortedKeys(c.Tags) {
 		if message := nameProblem(tag, 64, true); message != "" {
-			k.add(join("tags", tag), "the name of a tag: %s", message)
+			k.add(tomldoc.Join("tags", tag), "the name of a tag: %s", message)
 		}
 		if message := labelProblem(c.Tags[tag], TagLimit); message != "" {
-			k.add(join("tags", tag), "%s", message)
+			k.add(tomldoc.Join("tags", tag), "%s", message)
 		}
 	}
 	if message := c.tagProblem(); message != "" {
@@ -191,10 +193,10 @@ func parseBind(s string) (address, string) {
 		return a, message
 	}
 	if a.host == "" {
-		return a, quoteText(s) + " names no address to listen on (127.0.0.1 for this host alone, 0.0.0.0 for all)"
+		return a, tomldoc.QuoteText(s) + " names no address to listen on (127.0.0.1 for this host alone, 0.0.0.0 for all)"
 	}
 	if _, err := netip.ParseAddr(a.host); err != nil && a.host != "localhost" {
-		return a, quoteText(s) + " is a name (want an IP address or localhost, and a port)"
+		return a, tomldoc.QuoteText(s) + " is a name (want an IP address or localhost, and a port)"
 	}
 	return a, ""
 }
@@ -206,9 +208,9 @@ func parsePeer(s string) (address, string) {
 	case message != "":
 		return a, message
 	case a.host == "" || a.all:
-		return a, quoteText(s) + " is no address that others can reach"
+		return a, tomldoc.QuoteText(s) + " is no address that others can reach"
 	case a.port == 0:
-		return a, quoteText(s) + " has port 0 (want 1 to 65535)"
+		return a, tomldoc.QuoteText(s) + " has port 0 (want 1 to 65535)"
 	}
 	return a, ""
 }
@@ -218,11 +220,11 @@ var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?$
 func parseAddress(s string) (address, string) {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
-		return address{}, quoteText(s) + ` is not host:port (such as "127.0.0.1:7946" or "[::1]:7946")`
+		return address{}, tomldoc.QuoteText(s) + ` is not host:port (such as "127.0.0.1:7946" or "[::1]:7946")`
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {
-		return address{}, fmt.Sprintf("%s has port %s (want 0 to 65535)", quoteText(s), quoteText(port))
+		return address{}, fmt.Sprintf("%s has port %s (want 0 to 65535)", tomldoc.QuoteText(s), tomldoc.QuoteText(port))
 	}
 	a := address{host: host, port: int(n), loopback: host == "localhost"}
 	ip, err := netip.ParseAddr(host)
@@ -230,7 +232,7 @@ func parseAddress(s string) (address, string) {
 	case err == nil:
 		a.loopback, a.all = ip.Unmap().IsLoopback(), ip.Unmap().IsUnspecified()
 	case host != "" && (!hostName.MatchString(host) || len(host) > 253):
-		return address{}, quoteText(s) + " has no valid host"
+		return address{}, tomldoc.QuoteText(s) + " has no valid host"
 	}
 	return a, ""
 }
@@ -255,7 +257,7 @@ func (k *checks) addresses() {
 		if other, ok := taken[a.port]; ok && a.port != 0 {
 			b, _ := parseBind(listeners[other].bind)
 			if a.host == b.host || a.all || b.all {
-				k.add(l.path, "%s has the port of %s = %s: each needs its own", quoteText(l.bind), listeners[other].path, quoteText(listeners[other].bind))
+				k.add(l.path, "%s has the port of %s = %s: each needs its own", tomldoc.QuoteText(l.bind), listeners[other].path, tomldoc.QuoteText(listeners[other].bind))
 			}
 		} else {
 			taken[a.port] = i
@@ -265,14 +267,14 @@ func (k *checks) addresses() {
 		}
 		if l.advertise == "" {
 			if a.all {
-				k.add(l.path, "%s is no address that others can reach: name the one that they use", quoteText(l.bind))
+				k.add(l.path, "%s is no address that others can reach: name the one that they use", tomldoc.QuoteText(l.bind))
 			}
 			continue
 		}
 		peer, message := parsePeer(l.advertise)
 		if message == "" && l.needIP {
 			if _, err := netip.ParseAddr(peer.host); err != nil {
-				message = quoteText(l.advertise) + " is a name (gossip needs an IP address)"
+				message = tomldoc.QuoteText(l.advertise) + " is a name (gossip needs an IP address)"
 			}
 		}
 		if message != "" {
@@ -281,7 +283,7 @@ func (k *checks) addresses() {
 	}
 	for i, join := range c.Gossip.Join {
 		if _, message := parsePeer(join); message != "" {
-			k.add(index("gossip.join", i), "%s", message)
+			k.add(tomldoc.Index("gossip.join", i), "%s", message)
 		}
 	}
 }
@@ -290,7 +292,7 @@ func (k *checks) addresses() {
 func (k *checks) security() {
 	c := k.c
 	for i, key := range c.Gossip.Keys {
-		path := index("gossip.keys", i)
+		path := tomldoc.Index("gossip.keys", i)
 		raw, err := base64.StdEncoding.DecodeString(key.Reveal())
 		switch {
 		case err != nil:
@@ -323,13 +325,13 @@ func (k *checks) security() {
 	if !c.TLS.Enabled() && !c.Transport.InsecureBind {
 		for _, l := range []struct{ path, bind string }{{"gossip.bind", c.Gossip.Bind}, {"transport.bind", c.Transport.Bind}} {
 			if a, message := parseBind(l.bind); message == "" && !a.loopback {
-				k.add(l.path, "%s is not loopback and [tls] is not set: set tls.ca, tls.cert and tls.key, or transport.insecure_bind = true to do without", quoteText(l.bind))
+				k.add(l.path, "%s is not loopback and [tls] is not set: set tls.ca, tls.cert and tls.key, or transport.insecure_bind = true to do without", tomldoc.QuoteText(l.bind))
 			}
 		}
 	}
 	if c.HTTP.AdminToken == "" && c.HTTP.ReadToken == "" && !c.HTTP.InsecureBind {
 		if a, message := parseBind(c.HTTP.Address); message == "" && !a.loopback {
-			k.add("http.address", "%s is not loopback and no token is set: set http.tokens.admin, or http.insecure_bind = true to do without", quoteText(c.HTTP.Address))
+			k.add("http.address", "%s is not loopback and no token is set: set http.tokens.admin, or http.insecure_bind = true to do without", tomldoc.QuoteText(c.HTTP.Address))
 		}
 	}
 }
@@ -339,7 +341,7 @@ func (k *checks) leases() {
 	c := k.c
 	if ttl, beat := c.Sharding.LeaseTTL, c.Raft.HeartbeatTimeout; ttl <= beat {
 		k.add("sharding.lease_ttl", "%s must be longer than raft.heartbeat_timeout = %s: leases would lapse before a new leader can be elected",
-			quoteText(formatDuration(ttl)), quoteText(formatDuration(beat)))
+			tomldoc.QuoteText(formatDuration(ttl)), tomldoc.QuoteText(formatDuration(beat)))
 	}
 }
 
@@ -347,11 +349,11 @@ var digest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 func (k *checks) sharded(i int, entities []string) {
 	t := &k.c.Types[i]
-	path := index("type", i)
+	path := tomldoc.Index("type", i)
 	if message := nameProblem(t.Name, 64, false); message != "" {
 		k.add(path+".name", "%s", message)
 	} else if j := slices.IndexFunc(k.c.Types, func(o Type) bool { return envName([]string{o.Name}) == envName([]string{t.Name}) }); j < i {
-		k.add(path+".name", "%s is taken by another [[type]]: %s (capitals, '-' and '_' do not tell names apart)", quoteText(t.Name), quoteText(k.c.Types[j].Name))
+		k.add(path+".name", "%s is taken by another [[type]]: %s (capitals, '-' and '_' do not tell names apart)", tomldoc.QuoteText(t.Name), tomldoc.QuoteText(k.c.Types[j].Name))
 	}
 	if entities != nil {
 		switch {
@@ -359,16 +361,16 @@ func (k *checks) sharded(i int, entities []string) {
 		case t.Entity == "":
 			k.add(path+".entity", "not set (one of %s)", strings.Join(entities, ", "))
 		case slices.Contains(laterEntities, t.Entity):
-			k.findings = append(k.findings, finding{path + ".entity", quoteText(t.Entity) + " is not available yet; there is " + strings.Join(entities, ", "), true})
+			k.findings = append(k.findings, finding{path + ".entity", tomldoc.QuoteText(t.Entity) + " is not available yet; there is " + strings.Join(entities, ", "), true})
 		default:
-			k.add(path+".entity", "%s runs only if your own program hosts it; this one has %s%s", quoteText(t.Entity), strings.Join(entities, ", "), didYouMean(t.Entity, entities))
+			k.add(path+".entity", "%s runs only if your own program hosts it; this one has %s%s", tomldoc.QuoteText(t.Entity), strings.Join(entities, ", "), tomldoc.DidYouMean(t.Entity, entities))
 		}
 	}
 	if message := strategyProblem(t.Strategy); message != "" {
 		k.add(path+".strategy", "%s", message)
 	}
 	if t.Memory%(64*KiB) != 0 {
-		k.add(path+".memory", "%s is no multiple of 64KiB", quoteText(t.Memory.String()))
+		k.add(path+".memory", "%s is no multiple of 64KiB", tomldoc.QuoteText(t.Memory.String()))
 	}
 	if t.Role != "" {
 		if message := nameProblem(t.Role, 64, false); message != "" {
@@ -405,23 +407,23 @@ func strategyProblem(s string) string {
 		if slices.Contains(Builtins, name) {
 			return ""
 		}
-		return fmt.Sprintf("%s is no built-in strategy; there is builtin:%s%s", quoteText(s), strings.Join(Builtins, ", builtin:"), didYouMean(name, Builtins))
+		return fmt.Sprintf("%s is no built-in strategy; there is builtin:%s%s", tomldoc.QuoteText(s), strings.Join(Builtins, ", builtin:"), tomldoc.DidYouMean(name, Builtins))
 	}
 	if strings.HasPrefix(s, "sha256:") {
 		if digest.MatchString(s) {
 			return ""
 		}
-		return quoteText(s) + " is no digest (want sha256: and 64 hexadecimal digits in lower case)"
+		return tomldoc.QuoteText(s) + " is no digest (want sha256: and 64 hexadecimal digits in lower case)"
 	}
 	switch {
 	case s == "":
 		return `not set (want "builtin:leastshard", the path of a .wasm, or "sha256:…")`
 	case slices.Contains(Builtins, s):
-		return fmt.Sprintf("%s is read as a path (did you mean %q?)", quoteText(s), "builtin:"+s)
+		return fmt.Sprintf("%s is read as a path (did you mean %q?)", tomldoc.QuoteText(s), "builtin:"+s)
 	case strings.ContainsRune(s, 0):
-		return quoteText(s) + " is no path"
+		return tomldoc.QuoteText(s) + " is no path"
 	case !strings.HasSuffix(s, ".wasm"):
-		return quoteText(s) + ` is no path of a .wasm (want that, "builtin:leastshard" or "sha256:…")`
+		return tomldoc.QuoteText(s) + ` is no path of a .wasm (want that, "builtin:leastshard" or "sha256:…")`
 	}
 	return ""
 }

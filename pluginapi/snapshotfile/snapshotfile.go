@@ -44,6 +44,12 @@ func Parse(data []byte) (*File, error) {
 	if !ok {
 		return nil, fmt.Errorf("an input is a map with nodes and owners, got %s", kind(tree))
 	}
+	return FromTree(root)
+}
+
+// FromTree reads an input that is decoded already, into nil, bool, int64, uint64, float64, string, []any and map[string]any.
+// The error is an *Error where it is about one value.
+func FromTree(root map[string]any) (*File, error) {
 	p := parser{file: &File{}}
 	if err := p.input(root); err != nil {
 		return nil, err
@@ -53,6 +59,9 @@ func Parse(data []byte) (*File, error) {
 	}
 	return p.file, nil
 }
+
+// NodeFromTree reads one node, as an input has it: a name or a map.
+func NodeFromTree(path string, v any) (pluginapi.Node, error) { return node(path, v) }
 
 // SetShards sets the shards that need a home. Where the file left owners out, it makes room for them.
 func (f *File) SetShards(shards []uint32) error {
@@ -106,7 +115,7 @@ func (f *File) complete() error {
 	}
 	if err := s.Validate(f.Shards); err != nil {
 		if d, ok := err.(*pluginapi.DecodeError); ok {
-			return fmt.Errorf("%s: %s", d.Path, d.Message)
+			return fault(d.Path, "%s", d.Message)
 		}
 		return err
 	}
@@ -119,9 +128,18 @@ type parser struct {
 	order []int          // index as given → index in the sorted list
 }
 
+// Error says what is wrong with one value.
+type Error struct {
+	Path    string // names the value, such as nodes[2].state
+	Message string
+}
+
+// Error names the value and says what is wrong with it.
+func (e *Error) Error() string { return e.Path + ": " + e.Message }
+
 // fault is an error about the value at path.
 func fault(path, format string, args ...any) error {
-	return fmt.Errorf("%s: %s", path, fmt.Sprintf(format, args...))
+	return &Error{Path: path, Message: fmt.Sprintf(format, args...)}
 }
 
 // child is the path of a key, which at the top is the key itself.

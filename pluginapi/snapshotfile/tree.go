@@ -154,6 +154,8 @@ func kind(v any) string {
 		return "a byte string"
 	case cbor.Tag:
 		return fmt.Sprintf("a value with tag %d", v.Number)
+	case time.Time:
+		return "a date or time"
 	}
 	return fmt.Sprintf("a %T", v)
 }

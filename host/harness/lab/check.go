@@ -14,8 +14,8 @@ import (
 	"github.com/droverhq/drover/sharding/placement"
 )
 
-// ok returns the fault of an answer that is a failure.
-func (s *Strategy) ok(c *Cluster, shards []uint32, a *Answer) error {
+// Accept returns nil for a decision, and the fault of an answer that is a failure. The shards are those of an allocate.
+func (s *Strategy) Accept(c *Cluster, shards []uint32, a *Answer) error {
 	if a.Verdict == host.VerdictOK {
 		return nil
 	}
@@ -106,7 +106,7 @@ func (s *Strategy) Valid(ctx context.Context, c *Cluster) error {
 		if err != nil {
 			return err
 		}
-		return s.ok(c, shards, a)
+		return s.Accept(c, shards, a)
 	})
 }
 
@@ -307,14 +307,22 @@ func (s *Strategy) Forward(ctx context.Context, c *Cluster) error {
 // rounds plays the strategy on the cluster as it stands, and returns what went wrong besides moves.
 func (s *Strategy) rounds(ctx context.Context, c *Cluster, n int) (*Run, error) {
 	run, err := Simulate(ctx, s, c, Options{Rounds: n})
-	if err == nil && run.failed != nil {
-		err = s.ok(run.failedAt, nil, run.failed)
+	if err == nil {
+		err = s.Failure(run)
 	}
 	return run, err
 }
 
-// trail is the last rounds of a run that changed anything, a line each; of one that oscillates the first cycle.
-func (r *Run) trail() []string {
+// Failure returns the fault of the first call of a run that failed, nil where none did.
+func (s *Strategy) Failure(r *Run) error {
+	if r.failed == nil {
+		return nil
+	}
+	return s.Accept(r.failedAt, nil, r.failed)
+}
+
+// Trail is the last rounds of a run that changed anything, a line each; of one that oscillates the first cycle.
+func (r *Run) Trail() []string {
 	const most = 8
 	var lines []string
 	for _, round := range r.Rounds {
@@ -338,7 +346,7 @@ func (r *Run) trail() []string {
 }
 
 func (s *Strategy) runFault(check Check, c *Cluster, r *Run, right, format string, args ...any) error {
-	return &Fault{Check: check, Strategy: s.name, What: fmt.Sprintf(format, args...), Right: right, Cluster: c, Trail: r.trail()}
+	return &Fault{Check: check, Strategy: s.name, What: fmt.Sprintf(format, args...), Right: right, Cluster: c, Trail: r.Trail()}
 }
 
 // Settles checks that after at most n rounds of homes and moves, each made before the next, nothing changes any more for
@@ -403,7 +411,7 @@ func (s *Strategy) DecidesMoves(ctx context.Context, c *Cluster, want ...Move) e
 	if err != nil {
 		return err
 	}
-	if err := s.ok(c, nil, a); err != nil {
+	if err := s.Accept(c, nil, a); err != nil {
 		return err
 	}
 	for i, w := range want {
@@ -427,7 +435,7 @@ func (s *Strategy) DecidesHomes(ctx context.Context, c *Cluster, want ...Home) e
 	if err != nil {
 		return err
 	}
-	if err := s.ok(c, shards, a); err != nil {
+	if err := s.Accept(c, shards, a); err != nil {
 		return err
 	}
 	if !slices.Equal(a.Homes, want) {
@@ -443,7 +451,7 @@ func (s *Strategy) MovesAtMost(ctx context.Context, c *Cluster, most int) error 
 	if err != nil {
 		return err
 	}
-	if err := s.ok(c, nil, a); err != nil {
+	if err := s.Accept(c, nil, a); err != nil {
 		return err
 	}
 	if a.Planned > most {
@@ -485,7 +493,7 @@ func (s *Strategy) each(ctx context.Context, c *Cluster, budget time.Duration, f
 		if err := f(a); err != nil {
 			return err
 		}
-		return s.ok(c, shards, a)
+		return s.Accept(c, shards, a)
 	})
 }
 
@@ -494,7 +502,7 @@ func (s *Strategy) each(ctx context.Context, c *Cluster, budget time.Duration, f
 func (s *Strategy) KeepsPins(ctx context.Context, c *Cluster) error {
 	a, err := s.Rebalance(ctx, c)
 	if err == nil {
-		err = s.ok(c, nil, a) // a move of a pinned shard is no valid answer
+		err = s.Accept(c, nil, a) // a move of a pinned shard is no valid answer
 	}
 	if err != nil {
 		return err

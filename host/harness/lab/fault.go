@@ -28,10 +28,14 @@ const (
 	CheckPins                           // pinned shards stay, or come, where they are pinned
 	CheckZones                          // zones have equal parts
 	CheckEven                           // nodes have equal parts
+	CheckVerdict                        // it ends as wanted
+	CheckReason                         // it says why as wanted
+	CheckOwners                         // shards are where they are wanted
+	CheckLeastMoves                     // it moves no fewer than so many
 )
 
 var checkNames = [...]string{"", "admitted", "valid", "deterministic", "pure", "order", "forward", "settles", "oscillates",
-	"moves", "homes", "most-moves", "fuel", "budget", "pins", "zones", "even"}
+	"moves", "homes", "most-moves", "fuel", "budget", "pins", "zones", "even", "verdict", "reason", "owners", "least-moves"}
 
 // String returns the check's name.
 func (c Check) String() string {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/droverhq/drover/host"
 	"github.com/droverhq/drover/pluginapi"
@@ -17,13 +18,27 @@ type EventKind uint8
 
 // The kinds of events.
 const (
-	Join   EventKind = iota + 1 // a node comes
-	Leave                       // a node goes in good order: its shards find another home first
-	Crash                       // a node is gone: its shards have no home
-	Demand                      // shards have another rate of messages
+	Join        EventKind = iota + 1 // a node comes
+	Leave                            // a node goes in good order: its shards find another home first
+	Crash                            // a node is gone: its shards have no home
+	Demand                           // shards have another rate of messages
+	Drain                            // a node gives its shards away, and stays
+	Unreachable                      // gossip does not reach a node: it keeps its shards, and gets none
+	Away                             // a node is away with the state of its shards: they wait for it
+	Up                               // a node is up again, and may get shards
+	Weigh                            // a node has another capacity
+	Upgrade                          // a node runs another version of the software
+	Pin                              // the host keeps shards on a node, and brings them there
+	Unpin                            // it does so no more
 )
 
-var eventNames = [...]string{Join: "join", Leave: "leave", Crash: "crash", Demand: "demand"}
+var eventNames = [...]string{
+	Join: "join", Leave: "leave", Crash: "crash", Demand: "demand", Drain: "drain", Unreachable: "unreachable", Away: "away",
+	Up: "up", Weigh: "weigh", Upgrade: "upgrade", Pin: "pin", Unpin: "unpin",
+}
+
+// EventKinds returns the names of the kinds.
+func EventKinds() []string { return slices.Clone(eventNames[Join:]) }
 
 // String returns the name of the kind.
 func (k EventKind) String() string {
@@ -40,7 +55,7 @@ func (k EventKind) MarshalText() ([]byte, error) { return []byte(k.String()), ni
 func (k *EventKind) UnmarshalText(b []byte) error {
 	i := slices.Index(eventNames[:], string(b))
 	if i < int(Join) {
-		return fmt.Errorf("event %q: want join, leave, crash or demand", b)
+		return fmt.Errorf("event %q: want one of %s", b, strings.Join(EventKinds(), ", "))
 	}
 	*k = EventKind(i)
 	return nil
@@ -48,24 +63,17 @@ func (k *EventKind) UnmarshalText(b []byte) error {
 
 // Event happens at the beginning of a round.
 type Event struct {
-	Round  int       `json:"round"` // from 1
-	Kind   EventKind `json:"kind"`
-	Node   string    `json:"node,omitempty"`   // of Join, Leave and Crash
-	Zone   string    `json:"zone,omitempty"`   // of Join
-	Weight uint64    `json:"weight,omitempty"` // of Join; 0 is 100, one unit
-	Shards []uint32  `json:"shards,omitempty"` // of Demand; none means all
-	Rate   uint32    `json:"rate,omitempty"`   // of Demand: messages a second of each shard
-}
+	Round   int       `json:"round"` // from 1
+	Kind    EventKind `json:"kind"`
+	Node    string    `json:"node,omitempty"`    // of all but Demand and Unpin
+	Zone    string    `json:"zone,omitempty"`    // of Join
+	Weight  uint64    `json:"weight,omitempty"`  // of Join and Weigh, where 100 is one unit; for a node that joins 0 is 100
+	Version string    `json:"version,omitempty"` // of Join and Upgrade; "" for a node that joins: what the others run, where that is one version
+	Shards  []uint32  `json:"shards,omitempty"`  // of Demand, Pin and Unpin; none means all, but for Pin
+	Rate    uint32    `json:"rate,omitempty"`    // of Demand: messages a second of each shard
 
-// String shows the event to a person.
-func (e Event) String() string {
-	if e.Kind != Demand {
-		return e.Kind.String() + " " + e.Node
-	}
-	if len(e.Shards) == 0 {
-		return fmt.Sprintf("%s: all at %d/s", e.Kind, e.Rate)
-	}
-	return fmt.Sprintf("%s: %s at %d/s", e.Kind, shardsText(e.Shards), e.Rate)
+	// Spec is of Join: what else there is to say of the node, such as roles, tags, coordinate and load. Its name is Node.
+	Spec *pluginapi.Node `json:"-"`
 }
 
 // Options say how a simulation goes.
@@ -242,31 +250,9 @@ func (w *world) key() [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-func (w *world) happen(e Event) {
-	switch e.Kind {
-	case Join:
-		w.c.Join(e.Node)
-		if e.Zone != "" {
-			w.c.Zone(e.Zone, e.Node)
-		}
-		if e.Weight != 0 {
-			w.c.Capacity(e.Weight, e.Node)
-		}
-	case Leave:
-		w.c.State(pluginapi.StateLeaving, e.Node)
-		w.leaving = append(w.leaving, e.Node)
-	case Crash:
-		w.crash(e.Node)
-	case Demand:
-		w.demand(e)
-	default:
-		w.c.fail("event %d: want join, leave, crash or demand", e.Kind)
-	}
-}
-
 func (w *world) crash(node string) {
 	w.c.Remove(node)
-	w.leaving = slices.DeleteFunc(w.leaving, func(name string) bool { return name == node })
+	w.stay(node)
 	busy := map[uint32]bool{}
 	for _, b := range w.c.s.Busy {
 		busy[b.Shard] = true

@@ -23,6 +23,7 @@ type Strategy struct {
 	native pluginapi.Strategy // nil: a module
 	module []byte
 	limits host.Limits
+	by     host.Options
 
 	runtimes []*host.Runtime
 	compiled map[host.Engine]*host.Module
@@ -58,13 +59,23 @@ func Open(path string, l host.Limits) (*Strategy, error) {
 	return Module(filepath.Base(path), wasm, l), nil
 }
 
+// By says what runs the module: the engine that it is asked in (the checks that compare engines ask both), and where machine
+// code is kept between processes. It must come before the first question, and has no meaning for a native strategy.
+func (s *Strategy) By(o host.Options) *Strategy {
+	s.by = o
+	return s
+}
+
+// Native tells whether the strategy is one of Go, which has neither fuel nor an engine.
+func (s *Strategy) Native() bool { return s.native != nil }
+
 // Name returns the strategy's name.
 func (s *Strategy) Name() string { return s.name }
 
 // Describe asks the strategy what it is; the description of one that gives none is empty. The error is a
 // *host.RefusedError where the module is not admitted.
 func (s *Strategy) Describe(ctx context.Context) (pluginapi.Description, error) {
-	h, err := s.ready(ctx, way{})
+	h, err := s.ready(ctx, way{engine: s.by.Engine})
 	if err != nil {
 		return pluginapi.Description{}, err
 	}
@@ -108,19 +119,37 @@ func (s *Strategy) fresh(ctx context.Context, w way) (*host.Strategy, error) {
 	if s.native != nil {
 		return host.NewNative(s.name, s.native, config)
 	}
-	m, ok := s.compiled[w.engine]
-	if !ok {
-		r, err := host.NewRuntime(ctx, host.Options{Engine: w.engine})
-		if err != nil {
-			return nil, err
-		}
-		s.runtimes = append(s.runtimes, r)
-		if m, err = r.Compile(ctx, s.module, s.limits); err != nil {
-			return nil, err
-		}
-		s.compiled[w.engine] = m
+	m, err := s.compile(ctx, w.engine)
+	if err != nil {
+		return nil, err
 	}
 	return m.Prepare(ctx, config, host.WithName(s.name))
+}
+
+// Compile admits and compiles the module now, and not when it is first asked. The error is a *host.RefusedError where the
+// module is not admitted, whatever its configuration. There is nothing to do for a native strategy.
+func (s *Strategy) Compile(ctx context.Context) error {
+	if s.native != nil {
+		return nil
+	}
+	_, err := s.compile(ctx, s.by.Engine)
+	return err
+}
+
+func (s *Strategy) compile(ctx context.Context, e host.Engine) (*host.Module, error) {
+	if m, ok := s.compiled[e]; ok {
+		return m, nil
+	}
+	r, err := host.NewRuntime(ctx, host.Options{Engine: e, CacheDir: s.by.CacheDir})
+	if err != nil {
+		return nil, err
+	}
+	s.runtimes = append(s.runtimes, r)
+	m, err := r.Compile(ctx, s.module, s.limits)
+	if err == nil {
+		s.compiled[e] = m
+	}
+	return m, err
 }
 
 // Answer is how one call ended, in the names of the cluster.
@@ -174,7 +203,7 @@ func (h Home) String() string {
 // Rebalance asks for moves. The error is about the cluster, or the host's own trouble; how the strategy failed is in the
 // answer.
 func (s *Strategy) Rebalance(ctx context.Context, c *Cluster) (*Answer, error) {
-	return s.ask(ctx, host.Compiler, pluginapi.OpRebalance, c, nil, 0)
+	return s.ask(ctx, s.by.Engine, pluginapi.OpRebalance, c, nil, 0)
 }
 
 // Allocate asks for homes of shards, or, where the list is nil, of all that need one. The error is as of Rebalance.
@@ -182,7 +211,7 @@ func (s *Strategy) Allocate(ctx context.Context, c *Cluster, shards []uint32) (*
 	if shards == nil {
 		shards = c.Homeless()
 	}
-	return s.ask(ctx, host.Compiler, pluginapi.OpAllocate, c, shards, 0)
+	return s.ask(ctx, s.by.Engine, pluginapi.OpAllocate, c, shards, 0)
 }
 
 func (s *Strategy) ask(ctx context.Context, e host.Engine, op pluginapi.Op, c *Cluster, shards []uint32, budget time.Duration) (*Answer, error) {

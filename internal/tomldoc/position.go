@@ -1,6 +1,7 @@
-package config
+package tomldoc
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -8,27 +9,27 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// position of something in a file, lines and columns from 1; columns count characters.
-type position struct{ line, col int }
+// Position is where something stands in a file, lines and columns from 1; columns count characters.
+type Position struct{ Line, Col int }
 
-// spot is where a key and its value stand.
-type spot struct{ key, value position }
+// Spot is where a key and its value stand.
+type Spot struct{ Key, Value Position }
 
-// locate finds where every key of a TOML document stands. The TOML library knows, and does not tell. It is called on
+// Locate finds where every key of a TOML document stands. The TOML library knows, and does not tell. It is called on
 // documents that the library has accepted, so it checks no grammar; on anything else it may find nothing, never panic.
 //
-// The keys of the result are paths as written by join: a.b, "odd key".c, list[0].d.
-func locate(doc string) map[string]spot {
-	s := &scanner{doc: doc, spots: map[string]spot{}, arrays: map[string]int{}}
+// The keys of the result are paths as written by Join: a.b, "odd key".c, list[0].d.
+func Locate(doc string) map[string]Spot {
+	s := &scanner{doc: doc, spots: map[string]Spot{}, arrays: map[string]int{}}
 	s.document()
 	return s.spots
 }
 
-// lastKey is the path of the value that a document breaks off in, or before; empty if it is none.
-func lastKey(doc string) string {
-	path, last := "", position{}
-	for p, s := range locate(doc) {
-		if at := s.value; at.line > last.line || at.line == last.line && (at.col > last.col || at.col == last.col && len(p) > len(path)) {
+// LastKey is the path of the value that a document breaks off in, or before; empty if it is none.
+func LastKey(doc string) string {
+	path, last := "", Position{}
+	for p, s := range Locate(doc) {
+		if at := s.Value; at.Line > last.Line || at.Line == last.Line && (at.Col > last.Col || at.Col == last.Col && len(p) > len(path)) {
 			path, last = p, at
 		}
 	}
@@ -38,7 +39,7 @@ func lastKey(doc string) string {
 type scanner struct {
 	doc    string
 	at     int
-	spots  map[string]spot
+	spots  map[string]Spot
 	arrays map[string]int // how many elements of a [[table]] have been seen
 
 	// Counting lines goes on from the last place asked for: offsets mostly ascend.
@@ -46,7 +47,7 @@ type scanner struct {
 }
 
 // position turns an offset into line and column.
-func (s *scanner) position(offset int) position {
+func (s *scanner) position(offset int) Position {
 	if offset < s.countedTo {
 		s.countedTo, s.line, s.lineStart = 0, 0, 0
 	}
@@ -57,7 +58,34 @@ func (s *scanner) position(offset int) position {
 		}
 	}
 	s.countedTo = offset
-	return position{s.line + 1, utf8.RuneCountInString(s.doc[s.lineStart:offset]) + 1}
+	return Position{s.line + 1, utf8.RuneCountInString(s.doc[s.lineStart:offset]) + 1}
+}
+
+// At turns an offset in bytes into a document into a position.
+func At(doc string, offset int) Position { return (&scanner{doc: doc}).position(offset) }
+
+// Syntax says where a document, which the TOML library has refused with err, stops being TOML, and why. Offset is in bytes, 0
+// where the library does not tell.
+func Syntax(doc string, err error) (at Position, message string, offset int) {
+	var pe toml.ParseError
+	if !errors.As(err, &pe) {
+		return Position{1, 1}, err.Error(), 0
+	}
+	at = Position{max(1, pe.Position.Line), max(1, pe.Position.Col)}
+	if start := pe.Position.Start; start >= 0 && start <= len(doc) {
+		offset = start
+		if p := At(doc, start); p.Line == at.Line { // counts characters, the library counts bytes
+			at.Col = p.Col
+		}
+	}
+	return at, pe.Message, offset
+}
+
+// DottedKey reads the dotted key that a text begins with, and returns its parts and what follows.
+func DottedKey(text string) (parts []string, rest string) {
+	s := &scanner{doc: text}
+	parts = s.key()
+	return parts, text[s.at:]
 }
 
 func (s *scanner) document() {
@@ -94,12 +122,12 @@ func (s *scanner) header() string {
 	}
 	path, where := "", s.position(start)
 	for i, part := range parts {
-		path = join(path, part)
+		path = Join(path, part)
 		if i == len(parts)-1 {
 			break
 		}
 		if n := s.arrays[path]; n > 0 {
-			path = index(path, n-1)
+			path = Index(path, n-1)
 		}
 		s.implied(path, where)
 	}
@@ -107,11 +135,11 @@ func (s *scanner) header() string {
 		n := s.arrays[path]
 		s.arrays[path] = n + 1
 		if n == 0 {
-			s.spots[path] = spot{where, where}
+			s.spots[path] = Spot{where, where}
 		}
-		path = index(path, n)
+		path = Index(path, n)
 	}
-	s.spots[path] = spot{where, where}
+	s.spots[path] = Spot{where, where}
 	return path
 }
 
@@ -119,7 +147,7 @@ func (s *scanner) header() string {
 func (s *scanner) pair(table string) {
 	where, path := s.position(s.at), table
 	for _, part := range s.key() {
-		path = join(path, part)
+		path = Join(path, part)
 		s.implied(path, where)
 	}
 	s.blank()
@@ -128,14 +156,14 @@ func (s *scanner) pair(table string) {
 	}
 	s.at++
 	s.blank()
-	s.spots[path] = spot{where, s.position(s.at)}
+	s.spots[path] = Spot{where, s.position(s.at)}
 	s.value(path)
 }
 
 // implied notes a table that a dotted key or header opens on its way: it stands where it is first named.
-func (s *scanner) implied(path string, where position) {
+func (s *scanner) implied(path string, where Position) {
 	if _, ok := s.spots[path]; !ok {
-		s.spots[path] = spot{where, where}
+		s.spots[path] = Spot{where, where}
 	}
 }
 
@@ -147,8 +175,8 @@ func (s *scanner) value(path string) {
 		s.at++
 		for n := 0; s.more(']'); n++ {
 			where := s.position(s.at)
-			s.spots[index(path, n)] = spot{where, where}
-			s.value(index(path, n))
+			s.spots[Index(path, n)] = Spot{where, where}
+			s.value(Index(path, n))
 		}
 	case '{':
 		s.at++
@@ -269,28 +297,45 @@ func unquote(raw string) string {
 	return v.K
 }
 
-// join adds a key to a path, quoted unless it is a bare key.
-func join(path, key string) string {
+// Join adds a key to a path, quoted unless it is a bare key.
+func Join(path, key string) string {
 	if path == "" {
-		return quoteKey(key)
+		return QuoteKey(key)
 	}
-	return path + "." + quoteKey(key)
+	return path + "." + QuoteKey(key)
 }
 
-func index(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
+func Index(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
 
-func quoteKey(key string) string {
+func QuoteKey(key string) string {
 	if key == "" {
 		return `""`
 	}
 	for _, r := range key {
-		if !isBare(r) {
-			return quoteText(key)
+		if !IsBare(r) {
+			return QuoteText(key)
 		}
 	}
 	return key
 }
 
-func isBare(r rune) bool {
+func IsBare(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'
+}
+
+// Parent takes the last key or index off a path. Quotes in a quoted key are escaped, so the last quote opens it.
+func Parent(path string) string {
+	if cut, ok := strings.CutSuffix(path, `"`); ok {
+		for {
+			i := strings.LastIndexByte(cut, '"')
+			if i < 0 {
+				return ""
+			}
+			cut = cut[:i]
+			if !strings.HasSuffix(cut, `\`) {
+				return strings.TrimSuffix(cut, ".")
+			}
+		}
+	}
+	return path[:max(0, strings.LastIndexAny(path, ".["))]
 }
