@@ -133,6 +133,7 @@ func TestEachExpectationHoldsAndFails(t *testing.T) {
 			row{doc, "empty", after.empty, `["a"]`, lab.CheckOwners, nil, nil},
 			row{doc, "homeless", map[bool]string{true: "1", false: "0"}[doc == question], `2`, lab.CheckHomes, nil, nil},
 			row{doc, "imbalance_at_most", map[string]string{question: "1", placing: "3", simulated: "0"}[doc], `0`, lab.CheckEven, nil, bad},
+			row{doc, "capacity_error_at_most", map[string]string{question: "1", placing: "3", simulated: "0"}[doc], `0`, lab.CheckEven, nil, bad},
 			row{doc, "zone_imbalance_at_most", map[string]string{question: "3", placing: "4", simulated: "0"}[doc], `0`, lab.CheckZones, nil, bad},
 			row{doc, "rate_imbalance_at_most", map[string]string{question: "100", placing: "300", simulated: "0"}[doc], `99`, lab.CheckEven, nil, bad},
 			row{doc, "fuel_at_most", `10_000_000`, `10`, lab.CheckFuel, wasm, wasm},
@@ -215,6 +216,30 @@ type stubborn struct{ still }
 
 func (stubborn) Allocate(s *pluginapi.Snapshot, shards []uint32) (pluginapi.Homes, error) {
 	return pluginapi.Homes{Nodes: slices.Repeat([]int{s.Candidates[0]}, len(shards))}, nil
+}
+
+// A candidate's part is that of its weight, and an equal one where no weight is known.
+func TestCapacity(t *testing.T) {
+	doc := func(a, b, counts, most string) string {
+		return `nodes = [{ name = "a", weight = ` + a + ` }, { name = "b", weight = ` + b + ` }, { name = "c", weight = 500, state = "draining" }]
+op = "rebalance"
+config.threshold = 100
+counts = ` + counts + "\nexpect.capacity_error_at_most = " + most + "\n"
+	}
+	for _, tc := range []struct {
+		a, b, counts, most string
+		holds              bool
+	}{
+		{"100", "300", "[10, 30, 5]", "0", true},
+		{"100", "300", "[11, 29, 5]", "0", false},
+		{"100", "300", "[11, 29, 5]", "1", true},
+		{"0", "0", "[4, 4, 0]", "0", true},
+		{"0", "0", "[5, 3, 0]", "0", false},
+		{"0", "1", "[1, 3, 0]", "0", false},
+	} {
+		r := run(t, lab.Native("still", still{}), doc(tc.a, tc.b, tc.counts, tc.most))
+		assert.Equal(t, tc.holds, r.OK, tc)
+	}
 }
 
 // A call that fails fails the scenario, whatever is expected besides, unless it says how the call ends.
