@@ -218,6 +218,36 @@ func (stubborn) Allocate(s *pluginapi.Snapshot, shards []uint32) (pluginapi.Home
 	return pluginapi.Homes{Nodes: slices.Repeat([]int{s.Candidates[0]}, len(shards))}, nil
 }
 
+// docs/scenario-files.md shows a file that is read and holds, and a failure as it is printed.
+func TestThePageIsTrue(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "scenario-files.md"))
+	require.NoError(t, err)
+	page := string(data)
+	_, file, _ := strings.Cut(page, "```toml\n")
+	file, _, _ = strings.Cut(file, "```")
+	_, text, _ := strings.Cut(page, "```text\n")
+	text, _, _ = strings.Cut(text, "…")
+
+	scenarios, err := scenario.Parse("joins.toml", []byte(file))
+	require.NoError(t, err)
+	require.Len(t, scenarios, 3)
+	for _, one := range scenarios {
+		r, err := one.Run(t.Context(), least(t))
+		require.NoError(t, err)
+		for _, f := range r.Failures {
+			t.Error(f.Text)
+		}
+	}
+	broken := strings.Replace(file, `[4, "c"]`, `[5, "c"]`, 1)
+	require.NotEqual(t, file, broken)
+	scenarios, err = scenario.Parse("joins.toml", []byte(broken))
+	require.NoError(t, err)
+	r, err := scenarios[0].Run(t.Context(), least(t))
+	require.NoError(t, err)
+	require.Len(t, r.Failures, 1)
+	assert.Contains(t, r.Failures[0].Text, text)
+}
+
 // A candidate's part is that of its weight, and an equal one where no weight is known.
 func TestCapacity(t *testing.T) {
 	doc := func(a, b, counts, most string) string {
