@@ -13,9 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStrategyScripts runs the stories about strategy check, describe and run. $FIXTURES holds modules that misbehave.
+// TestStrategyScripts runs the stories about strategy check, describe, run and test. $FIXTURES holds modules that misbehave, $BUILTINS the built-in ones.
 func TestStrategyScripts(t *testing.T) {
 	fixtures, err := filepath.Abs(filepath.Join("..", "..", "host", "testdata"))
+	require.NoError(t, err)
+	builtins, err := filepath.Abs(filepath.Join("..", "..", "strategies"))
 	require.NoError(t, err)
 	cache := t.TempDir()
 	testscript.Run(t, testscript.Params{
@@ -23,6 +25,7 @@ func TestStrategyScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("FIXTURES", fixtures)
+			env.Setenv("BUILTINS", builtins)
 			env.Setenv("XDG_CACHE_HOME", cache)
 			return nil
 		},

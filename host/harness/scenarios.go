@@ -7,10 +7,10 @@ import (
 	"github.com/droverhq/drover/host/harness/scenario"
 )
 
-// Scenarios runs the scenario files that a pattern of filepath.Glob names, each scenario as a subtest
-// (docs/scenario-files.md). A file that is wrong, or a pattern that names none, ends the test. It returns whether all were as
-// expected.
-func Scenarios(t *testing.T, s *Strategy, pattern string) bool {
+// Scenarios runs the scenario files that a pattern of filepath.Glob names (docs/scenario-files.md), each scenario as a subtest
+// where the test can have some. A file that is wrong, or a pattern that names none, ends the test. It returns whether all was
+// as expected.
+func Scenarios(t testing.TB, s *Strategy, pattern string) bool {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
 	if err != nil {
@@ -26,16 +26,24 @@ func Scenarios(t *testing.T, s *Strategy, pattern string) bool {
 			t.Fatal(err)
 		}
 		for _, one := range scenarios {
-			ok = t.Run(one.Name, func(t *testing.T) {
-				r, err := one.Run(t.Context(), s)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, f := range r.Failures {
-					t.Error(f.Text)
-				}
-			}) && ok
+			if parent, has := t.(*testing.T); has {
+				ok = parent.Run(one.Name, func(t *testing.T) { play(t, s, one) }) && ok
+			} else {
+				ok = play(t, s, one) && ok
+			}
 		}
 	}
 	return ok
+}
+
+func play(t testing.TB, s *Strategy, one *scenario.Scenario) bool {
+	t.Helper()
+	r, err := one.Run(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range r.Failures {
+		t.Error(f.Text)
+	}
+	return r.OK
 }

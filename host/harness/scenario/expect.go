@@ -81,6 +81,7 @@ var expectations = []expectation{
 	{"empty", anyOp, (*parser).empty},
 	{"homeless", anyOp, (*parser).homeless},
 	{"imbalance_at_most", anyOp, (*parser).imbalance},
+	{"capacity_error_at_most", anyOp, (*parser).capacity},
 	{"zone_imbalance_at_most", anyOp, (*parser).zones},
 	{"rate_imbalance_at_most", anyOp, (*parser).rates},
 	{"standby_apart", anyOp, (*parser).standby},

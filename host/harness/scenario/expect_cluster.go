@@ -278,6 +278,33 @@ func (p *parser) imbalance(path string, v any) judge {
 	})
 }
 
+// capacity reads by how many shards a candidate may miss its part of them by weight. Where all weights are 0, parts are equal.
+func (p *parser) capacity(path string, v any) judge {
+	want, ok := p.number(path, v, 0, math.MaxInt32)
+	if !ok {
+		return nil
+	}
+	return about(func(o *outcome, s *spread) error {
+		total, weights := 0, 0.0
+		for _, c := range s.s.Candidates {
+			total += s.counts[s.s.Nodes[c].Name]
+			weights += float64(s.s.Nodes[c].Weight)
+		}
+		for _, c := range s.s.Candidates {
+			n := s.s.Nodes[c]
+			part := float64(total) / float64(len(s.s.Candidates))
+			if weights > 0 {
+				part = float64(total) * float64(n.Weight) / weights
+			}
+			if got := s.counts[n.Name]; math.Abs(float64(got)-part) > float64(want) {
+				return o.fault(lab.CheckEven, fmt.Sprintf("%.1f of the %d shards on %s by its weight of %d, give or take %d", part, total, n.Name, n.Weight, want),
+					"%s %s has %d shards", o.when(), n.Name, got)
+			}
+		}
+		return nil
+	})
+}
+
 // zones reads by how many shards the fullest zone of candidates may have more than the emptiest.
 func (p *parser) zones(path string, v any) judge {
 	return p.difference(path, v, lab.CheckZones, "shards", "zone", func(s *spread) map[string]int {

@@ -133,6 +133,7 @@ func TestEachExpectationHoldsAndFails(t *testing.T) {
 			row{doc, "empty", after.empty, `["a"]`, lab.CheckOwners, nil, nil},
 			row{doc, "homeless", map[bool]string{true: "1", false: "0"}[doc == question], `2`, lab.CheckHomes, nil, nil},
 			row{doc, "imbalance_at_most", map[string]string{question: "1", placing: "3", simulated: "0"}[doc], `0`, lab.CheckEven, nil, bad},
+			row{doc, "capacity_error_at_most", map[string]string{question: "1", placing: "3", simulated: "0"}[doc], `0`, lab.CheckEven, nil, bad},
 			row{doc, "zone_imbalance_at_most", map[string]string{question: "3", placing: "4", simulated: "0"}[doc], `0`, lab.CheckZones, nil, bad},
 			row{doc, "rate_imbalance_at_most", map[string]string{question: "100", placing: "300", simulated: "0"}[doc], `99`, lab.CheckEven, nil, bad},
 			row{doc, "fuel_at_most", `10_000_000`, `10`, lab.CheckFuel, wasm, wasm},
@@ -215,6 +216,60 @@ type stubborn struct{ still }
 
 func (stubborn) Allocate(s *pluginapi.Snapshot, shards []uint32) (pluginapi.Homes, error) {
 	return pluginapi.Homes{Nodes: slices.Repeat([]int{s.Candidates[0]}, len(shards))}, nil
+}
+
+// docs/scenario-files.md shows a file that is read and holds, and a failure as it is printed.
+func TestThePageIsTrue(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "scenario-files.md"))
+	require.NoError(t, err)
+	page := string(data)
+	_, file, _ := strings.Cut(page, "```toml\n")
+	file, _, _ = strings.Cut(file, "```")
+	_, text, _ := strings.Cut(page, "```text\n")
+	text, _, _ = strings.Cut(text, "…")
+
+	scenarios, err := scenario.Parse("joins.toml", []byte(file))
+	require.NoError(t, err)
+	require.Len(t, scenarios, 3)
+	for _, one := range scenarios {
+		r, err := one.Run(t.Context(), least(t))
+		require.NoError(t, err)
+		for _, f := range r.Failures {
+			t.Error(f.Text)
+		}
+	}
+	broken := strings.Replace(file, `[4, "c"]`, `[5, "c"]`, 1)
+	require.NotEqual(t, file, broken)
+	scenarios, err = scenario.Parse("joins.toml", []byte(broken))
+	require.NoError(t, err)
+	r, err := scenarios[0].Run(t.Context(), least(t))
+	require.NoError(t, err)
+	require.Len(t, r.Failures, 1)
+	assert.Contains(t, r.Failures[0].Text, text)
+}
+
+// A candidate's part is that of its weight, and an equal one where no weight is known.
+func TestCapacity(t *testing.T) {
+	doc := func(a, b, counts, most string) string {
+		return `nodes = [{ name = "a", weight = ` + a + ` }, { name = "b", weight = ` + b + ` }, { name = "c", weight = 500, state = "draining" }]
+op = "rebalance"
+config.threshold = 100
+counts = ` + counts + "\nexpect.capacity_error_at_most = " + most + "\n"
+	}
+	for _, tc := range []struct {
+		a, b, counts, most string
+		holds              bool
+	}{
+		{"100", "300", "[10, 30, 5]", "0", true},
+		{"100", "300", "[11, 29, 5]", "0", false},
+		{"100", "300", "[11, 29, 5]", "1", true},
+		{"0", "0", "[4, 4, 0]", "0", true},
+		{"0", "0", "[5, 3, 0]", "0", false},
+		{"0", "1", "[1, 3, 0]", "0", false},
+	} {
+		r := run(t, lab.Native("still", still{}), doc(tc.a, tc.b, tc.counts, tc.most))
+		assert.Equal(t, tc.holds, r.OK, tc)
+	}
 }
 
 // A call that fails fails the scenario, whatever is expected besides, unless it says how the call ends.
