@@ -17,9 +17,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/droverhq/drover/host"
 	"github.com/droverhq/drover/internal/config"
 	"github.com/droverhq/drover/internal/httpapi"
 	"github.com/droverhq/drover/internal/httpapi/httpapitest"
+	"github.com/droverhq/drover/pluginapi"
 	"github.com/droverhq/drover/sharding"
 )
 
@@ -120,6 +122,9 @@ func TestJSONIsDocumented(t *testing.T) {
 	doctored := *recs[0]
 	doctored.Pages++
 	write(t, data, &doctored)
+	asked := t.TempDir()
+	uneven := `{"nodes":["a","b","c"],"owners":["a","a","a","a","b","c"]}`
+	write(t, asked, ask(t, "hash", pluginapi.OpRebalance, host.Limits{}, uneven), ask(t, "hash", pluginapi.OpAllocate, host.Limits{}, `{"nodes":["a","b"],"owners":["a",null]}`, 1, 0))
 	at := func(args ...string) []string { return append(args, live...) }
 	lines := map[string][][]string{
 		"version":           {{}},
@@ -142,6 +147,7 @@ func TestJSONIsDocumented(t *testing.T) {
 		"strategy test":     {{"builtin:hash", scenarios}},
 		"strategy bench":    {{"builtin:hash", "--shards", "10", "--nodes", "2", "--repeat", "1", "--budget", "1m"}},
 		"strategy profile":  {{filepath.Join("..", "..", "host", "testdata", "guests", "leastshard.wasm"), "--op", "rebalance", "--input", input}},
+		"strategy backtest": {{asked, "builtin:leastshard"}},
 		"strategy replay":   {{data}, {data, "--list"}, {data, "--export", filepath.Join(dir, "calls.rec")}},
 		"strategy list":     {live},
 		"strategy swap":     {at("counter", "builtin:hash")},

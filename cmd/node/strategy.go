@@ -41,6 +41,7 @@ func newStrategyCommand() *cobra.Command {
 		newStrategyBenchCommand(),
 		newStrategyProfileCommand(),
 		newStrategyReplayCommand(),
+		newStrategyBacktestCommand(),
 		newStrategyListCommand(),
 		newStrategySwapCommand(),
 	)

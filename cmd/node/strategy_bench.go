@@ -265,7 +265,7 @@ func (r *benchRequest) measure(ctx context.Context, s *host.Strategy, c benchCas
 }
 
 // percentile returns the least of sorted values that a part of them does not exceed.
-func percentile(sorted []time.Duration, part float64) time.Duration {
+func percentile[T int64 | time.Duration](sorted []T, part float64) T {
 	return sorted[max(0, int(math.Ceil(part*float64(len(sorted))))-1)]
 }
 

@@ -23,21 +23,17 @@ import (
 	"github.com/droverhq/drover/strategies"
 )
 
-// replayFlags are the flags of strategy replay.
+// replayFlags are the flags of strategy replay, beside those that choose records.
 type replayFlags struct {
-	typ, export, engine string
-	record              string
-	last                int
-	list, json          bool
+	export, engine string
+	list, json     bool
 }
 
 // replayRequest is a command line that made sense.
 type replayRequest struct {
 	replayFlags
-	path   string
+	recordChoice
 	wasm   []byte // given by the user; nil if none
-	digest host.Digest
-	input  host.Digest // what --record says
 	engine host.Engine
 }
 
@@ -111,16 +107,15 @@ Exit codes: 0 all the same, 2 usage, 4 a record differs, 1 anything else: no rec
 	}
 	completeArgs(cmd, 0, nil, completeBuiltins)
 	flags := cmd.Flags()
-	flags.StringVar(&f.typ, "type", "", "records of this sharded `type` alone")
-	flags.StringVar(&f.record, "record", "", "the record whose input has this `digest`, as 'drover shard explain' tells it")
-	flags.IntVar(&f.last, "last", 0, "the latest `n` records alone")
+	var choice recordChoice
+	choice.flags(cmd)
 	flags.BoolVar(&f.list, "list", false, "list the records and run nothing")
 	flags.StringVar(&f.export, "export", "", "write the records to a new `file` and run nothing")
 	flags.StringVar(&f.engine, "engine", host.Compiler.String(), "compiler or interpreter")
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f.json = *asJSON
-		req, err := f.request(cmd, args)
+		req, err := f.request(cmd, choice, args)
 		if err != nil {
 			return err
 		}
@@ -137,106 +132,25 @@ Exit codes: 0 all the same, 2 usage, 4 a record differs, 1 anything else: no rec
 	return cmd
 }
 
-func (f *replayFlags) request(cmd *cobra.Command, args []string) (*replayRequest, error) {
-	usage := func(format string, args ...any) error {
-		return usageError(fmt.Errorf(format, args...), "run 'drover strategy replay --help'")
+func (f *replayFlags) request(cmd *cobra.Command, choice recordChoice, args []string) (*replayRequest, error) {
+	req := &replayRequest{replayFlags: *f, recordChoice: choice}
+	err := req.check(cmd, args[0])
+	if err != nil {
+		return nil, err
 	}
-	req := &replayRequest{replayFlags: *f, path: args[0]}
-	var err error
 	if req.engine, err = host.ParseEngine(f.engine); err != nil {
-		return nil, usage("--engine: %w", err)
+		return nil, usageOf(cmd)("--engine: %w", err)
 	}
-	if f.record != "" {
-		if req.input, err = host.ParseDigest(f.record); err != nil {
-			return nil, usage("--record: %w", err)
-		}
-	}
-	switch {
-	case f.last < 0 || f.last == 0 && cmd.Flags().Changed("last"):
-		return nil, usage("--last %d: at least 1", f.last)
-	case f.list && f.export != "":
-		return nil, usage("--list and --export: one of them")
+	if f.list && f.export != "" {
+		return nil, usageOf(cmd)("--list and --export: one of them")
 	}
 	if len(args) == 2 {
 		if req.wasm, err = readModule(args[1]); err != nil {
 			return nil, err
 		}
-		req.digest = host.DigestOf(req.wasm)
+		req.module = host.DigestOf(req.wasm)
 	}
 	return req, nil
-}
-
-// wanted says whether a record is asked for, but for --last. One that cannot be read may be, unless that is one record alone.
-func (r *replayRequest) wanted(e records.Entry) bool {
-	if e.Err != nil {
-		return r.record == ""
-	}
-	return (r.typ == "" || e.Record.Type == r.typ) && (r.wasm == nil || e.Record.Digest == r.digest) && (r.record == "" || e.Record.InputDigest == r.input)
-}
-
-// selection is what a first reading found: numbers, and how many there are. What a node adds later is not part of it.
-type selection struct {
-	from, to uint64
-	count    int
-	// unreadable counts those that cannot be read, asked for or not.
-	unreadable int
-}
-
-func (r *replayRequest) selection() (selection, error) {
-	var numbers []uint64
-	unreadable := 0
-	err := records.Read(r.path, func(e records.Entry) error {
-		if e.Err != nil {
-			unreadable++
-		}
-		if r.wanted(e) {
-			numbers = append(numbers, e.Number)
-		}
-		return nil
-	})
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, records.ErrNoRecords) {
-		err = withHint(err, "name the data_dir of a node, as in its node.toml, or a file that 'drover strategy replay DATA_DIR --export FILE' wrote")
-	}
-	if err != nil || len(numbers) == 0 {
-		return selection{unreadable: unreadable}, err
-	}
-	if r.last > 0 {
-		numbers = numbers[max(0, len(numbers)-r.last):]
-	}
-	return selection{numbers[0], numbers[len(numbers)-1], len(numbers), unreadable}, nil
-}
-
-// each hands over what is asked for, oldest first.
-func (r *replayRequest) each(f func(e records.Entry, n, all int) error) error {
-	s, err := r.selection()
-	if err != nil {
-		return err
-	}
-	if s.count == 0 {
-		what := "no record"
-		if r.typ != "" {
-			what += fmt.Sprintf(" of type %q", r.typ)
-		}
-		if r.record != "" {
-			what += " of input " + r.input.String()
-		}
-		if r.wasm != nil {
-			what += " of module " + r.digest.String()
-		}
-		if s.unreadable > 0 {
-			what += fmt.Sprintf("; %s could not be read: see --list without --record", counted(s.unreadable, "record"))
-		}
-		return withHint(fmt.Errorf("%s: %s", r.path, what),
-			"the node that leads makes the calls, and records them: try the data_dir of another node, or --list without --type, --record and module")
-	}
-	n := 0
-	return records.Read(r.path, func(e records.Entry) error {
-		if !r.wanted(e) || e.Number < s.from || e.Number > s.to {
-			return nil
-		}
-		n++
-		return f(e, n, s.count)
-	})
 }
 
 func viewOf(e records.Entry) recordView {
@@ -357,7 +271,7 @@ func (r *replayRequest) replay(cmd *cobra.Command) error {
 		if ctx == nil {
 			ctx = context.Background()
 		}
-		p := records.NewReplayer(rt, r.module)
+		p := records.NewReplayer(rt, r.find)
 		defer func() { err = errors.Join(err, p.Close(ctx)) }()
 		defer show.end()
 		return r.each(func(e records.Entry, n, all int) error {
@@ -413,9 +327,9 @@ func (res *replayResult) take(ctx context.Context, p *records.Replayer, e record
 	return nil
 }
 
-// module finds a module: the one given, one of this program's, one in the data_dir.
-func (r *replayRequest) module(d host.Digest) ([]byte, error) {
-	if r.wasm != nil && r.digest == d {
+// find gives a module: the one given, one of this program's, one in the data_dir.
+func (r *replayRequest) find(d host.Digest) ([]byte, error) {
+	if r.wasm != nil && r.module == d {
 		return r.wasm, nil
 	}
 	for _, name := range strategies.Names() {
@@ -471,18 +385,7 @@ func (res *replayResult) print(w io.Writer, path string) error {
 func printFindings(w io.Writer, list []replayFinding) error {
 	var b strings.Builder
 	for _, f := range list[:min(len(list), mostFindings)] {
-		fmt.Fprintf(&b, "\nrecord %d: %s", f.Record, f.Outcome)
-		if f.Started != nil {
-			digest := "native code"
-			if f.Digest != nil {
-				digest = short(f.Digest.String())
-			}
-			fmt.Fprintf(&b, " (%s of %s by %s, %s, at %s)", *f.Op, client.Printable(*f.Type), client.Printable(*f.Strategy), digest, f.Started.Format(time.RFC3339))
-		}
-		b.WriteString("\n")
-		if f.Reason != nil {
-			fmt.Fprintf(&b, "  %s\n", client.Printable(*f.Reason))
-		}
+		b.WriteString(f.head())
 		for _, d := range f.Differences {
 			fmt.Fprintf(&b, "  %s: recorded %s, replayed %s\n", d.Of, d.Recorded, d.Replayed)
 		}
@@ -492,4 +395,22 @@ func printFindings(w io.Writer, list []replayFinding) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// head says for people which record it is about, and why it is told.
+func (f *replayFinding) head() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nrecord %d: %s", f.Record, f.Outcome)
+	if f.Started != nil {
+		digest := "native code"
+		if f.Digest != nil {
+			digest = short(f.Digest.String())
+		}
+		fmt.Fprintf(&b, " (%s of %s by %s, %s, at %s)", *f.Op, client.Printable(*f.Type), client.Printable(*f.Strategy), digest, f.Started.Format(time.RFC3339))
+	}
+	b.WriteString("\n")
+	if f.Reason != nil {
+		fmt.Fprintf(&b, "  %s\n", client.Printable(*f.Reason))
+	}
+	return b.String()
 }
