@@ -350,6 +350,10 @@ func TestEvents(t *testing.T) {
 	assert.Empty(t, snap.Pinned)
 	assert.Equal(t, "7", snap.Nodes[5].Version)
 
+	snap, err = harness.NewCluster(2, 4).Even().Busy(1, "a").Happen(lab.Event{Kind: lab.Away, Node: "b"}).Snapshot()
+	require.NoError(t, err)
+	assert.Equal(t, []uint32{3}, snap.Waiting, "a busy shard is on its way, and does not wait")
+
 	s := native(t, "leastshard")
 	run := harness.Simulate(t, s, harness.NewCluster(3, 6).Even(), lab.Options{Events: []lab.Event{
 		{Round: 1, Kind: lab.Leave, Node: "c"}, {Round: 2, Kind: lab.Away, Node: "b"}, {Round: 4, Kind: lab.Pin, Node: "a", Shards: []uint32{1}}, {Round: 6, Kind: lab.Up, Node: "b"},
