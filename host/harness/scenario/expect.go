@@ -242,16 +242,8 @@ func (p *parser) moved(path string, v any) judge {
 		if slices.Equal(got, want) {
 			return nil
 		}
-		return o.fault(lab.CheckMoves, "to move these shards: "+numbers(want), "it moves these shards: %s", numbers(got))
+		return o.fault(lab.CheckMoves, "to move these shards: "+few(texts(want)), "it moves these shards: %s", few(texts(got)))
 	}
-}
-
-func numbers(shards []uint32) string {
-	texts := make([]string, len(shards))
-	for i, shard := range shards {
-		texts[i] = fmt.Sprint(shard)
-	}
-	return orNone(texts)
 }
 
 // homes reads a node for each shard that is asked for, in order, or pairs of a shard and its node.
