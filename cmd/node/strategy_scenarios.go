@@ -50,6 +50,14 @@ Exit codes: 0 all is as expected, 1 something is not, 2 usage, or a scenario fil
 			return nil
 		},
 	}
+	completeArgs(cmd, 0, completeBuiltins)
+	first := cmd.ValidArgsFunction
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveDefault // files
+		}
+		return first(cmd, args, begun)
+	}
 	flags := cmd.Flags()
 	flags.BoolVarP(&verbose, "verbose", "v", false, "name the scenarios that passed too")
 	flags.StringVar(&f.engine, "engine", host.Compiler.String(), "compiler or interpreter")

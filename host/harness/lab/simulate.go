@@ -147,6 +147,11 @@ func Simulate(ctx context.Context, s *Strategy, c *Cluster, o Options) (*Run, er
 	for _, b := range w.c.s.Busy {
 		w.due = append(w.due, handoff{shard: b.Shard, round: 1 + o.Handoff})
 	}
+	for _, n := range w.c.s.Nodes {
+		if n.State == pluginapi.StateLeaving {
+			w.leaving = append(w.leaving, n.Name)
+		}
+	}
 	last := 0
 	for _, e := range o.Events {
 		if e.Round < 1 || e.Round > o.Rounds {

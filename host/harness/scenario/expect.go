@@ -10,7 +10,6 @@ import (
 	"github.com/droverhq/drover/host"
 	"github.com/droverhq/drover/host/harness/lab"
 	"github.com/droverhq/drover/internal/tomldoc"
-	"github.com/droverhq/drover/pluginapi"
 )
 
 // outcome is a step that was made.
@@ -18,6 +17,7 @@ type outcome struct {
 	strategy *lab.Strategy
 	step     *Step
 	before   *lab.Cluster // with the events of a question
+	asked    []uint32     // of an allocate
 	answer   *lab.Answer  // of a question
 	run      *lab.Run     // of a play
 	after    *lab.Cluster
@@ -28,14 +28,9 @@ type judge func(context.Context, *outcome) error
 
 // fault is what an expectation found.
 func (o *outcome) fault(check lab.Check, right, format string, args ...any) error {
-	f := &lab.Fault{Check: check, Strategy: o.strategy.Name(), What: fmt.Sprintf(format, args...), Right: right, Cluster: o.before, Answer: o.answer}
+	f := &lab.Fault{Check: check, Strategy: o.strategy.Name(), What: fmt.Sprintf(format, args...), Right: right, Cluster: o.before, Shards: o.asked, Answer: o.answer}
 	if o.run != nil {
 		f.Trail = o.run.Trail()
-	}
-	if o.answer != nil && o.answer.Op == pluginapi.OpAllocate {
-		for _, h := range o.answer.Homes {
-			f.Shards = append(f.Shards, h.Shard)
-		}
 	}
 	return f
 }
@@ -247,16 +242,8 @@ func (p *parser) moved(path string, v any) judge {
 		if slices.Equal(got, want) {
 			return nil
 		}
-		return o.fault(lab.CheckMoves, "to move these shards: "+numbers(want), "it moves these shards: %s", numbers(got))
+		return o.fault(lab.CheckMoves, "to move these shards: "+few(texts(want)), "it moves these shards: %s", few(texts(got)))
 	}
-}
-
-func numbers(shards []uint32) string {
-	texts := make([]string, len(shards))
-	for i, shard := range shards {
-		texts[i] = fmt.Sprint(shard)
-	}
-	return orNone(texts)
 }
 
 // homes reads a node for each shard that is asked for, in order, or pairs of a shard and its node.

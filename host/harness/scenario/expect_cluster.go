@@ -22,10 +22,7 @@ func (p *parser) settles(path string, v any) judge {
 		return nil
 	}
 	return func(_ context.Context, o *outcome) error {
-		start := 1 // the round of the last event
-		for _, e := range o.step.Play.Events {
-			start = max(start, e.Round)
-		}
+		start := o.step.lastEvent()
 		took := o.run.Settled - start + 1
 		switch {
 		case o.run.Settled < 0:

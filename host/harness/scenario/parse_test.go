@@ -83,7 +83,7 @@ func TestWhatIsWrongIsTold(t *testing.T) {
 		{`first = 1`, "first = 1\nwaiting = [0]", `x.toml:3:12: waiting[0]: there is no shard 0: there are 4, from 1 on`},
 		{`first = 1`, "first = 1\nwaiting = [2, 2]", `x.toml:3:15: waiting[1]: shard 2 is there twice`},
 		{`first = 1`, "first = 1\npinned = [[4, \"a\"], [4, \"b\"]]", `x.toml:3:21: pinned[1]: shard 4 is there twice`},
-		{`first = 1`, "first = 1\nload.rate = [1, \"\"]", `load.rate`},
+		{`first = 1`, "first = 1\nload.rate = [1, \"\"]", `x.toml:3:13: load.rate: `},
 		{`first = 1`, "first = 1\nload.rates = [1]", `x.toml:3:14: load.rates: unknown key: did you mean "rate"?`},
 		{`first = 1`, "first = 1\nlimits.moves = \"all\"", `x.toml:3:16: limits.moves: want a whole number of at least 0, got the text "all"`},
 		{`first = 1`, "first = 1\ncandidates = [\"x\"]", `x.toml:3:15: candidates[0]: there is no node "x"`},
@@ -103,7 +103,10 @@ func TestWhatIsWrongIsTold(t *testing.T) {
 		{`op = "rebalance"`, "op = \"rebalance\"\nevents = [{ kind = \"join\", node = \"d\", load = { cpu = \"x\" } }]", `x.toml:8:55: events[0].load.cpu: want a whole number of at least 0, got the text "x"`},
 		{`op = "rebalance"`, "op = \"rebalance\"\nevents = [{ kind = \"pin\", node = \"a\", shards = [] }]", `events[0].shards: the list is empty: leave it out for all shards`},
 		{`op = "rebalance"`, "op = \"rebalance\"\nevents = 3", `x.toml:8:10: events: want a list, got a whole number, 3`},
-		{`op = "rebalance"`, "op = \"rebalance\"\n[[scenario.step]]\n", `op`},
+		{`op = "rebalance"`, "op = \"rebalance\"\n[[scenario.step]]\n", `x.toml:7:1: op: unknown key: known here are name, step, nodes, `},
+		{"op = \"rebalance\"\nexpect = { moves = [[1, \"c\"]] }", "op = \"play\"\nrounds = 5\nevents = [{ round = 3, kind = \"crash\", node = \"a\" }]\nexpect.settles_within = 1",
+			`x.toml:10:25: expect.settles_within: in 5 rounds it cannot be told, only in 6: rounds = 6`},
+		{"op = \"rebalance\"\nexpect = { moves = [[1, \"c\"]] }", "op = \"play\"\nexpect.settles_within = 98", `in 100 rounds it cannot be told, only in 101`},
 
 		// What is expected.
 		{`expect = { moves = [[1, "c"]] }`, ``, `x.toml:5:1: scenario[0]: nothing is expected: a scenario has an expect table, in one of its steps at least`},

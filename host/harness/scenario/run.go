@@ -21,10 +21,10 @@ type Result struct {
 
 // StepResult is a step that was made.
 type StepResult struct {
-	Line int         `json:"line"`
-	Op   Op          `json:"op"`
-	Run  *lab.Run    `json:"-"` // of Play
-	Ask  *lab.Answer `json:"-"` // of Rebalance and Allocate
+	Line   int         `json:"line"`
+	Op     Op          `json:"op"`
+	Run    *lab.Run    `json:"-"` // of Play
+	Answer *lab.Answer `json:"-"` // of Rebalance and Allocate
 
 	Before, After *lab.Cluster `json:"-"`
 }
@@ -58,7 +58,7 @@ func (s *Scenario) Run(ctx context.Context, strategy *lab.Strategy) (*Result, er
 		if err != nil {
 			return nil, fmt.Errorf("%s:%d: scenario %q: %s: %w", s.File, step.Line, s.Name, step.Op, err)
 		}
-		r.Steps = append(r.Steps, StepResult{Line: step.Line, Op: step.Op, Run: o.run, Ask: o.answer, Before: o.before, After: o.after})
+		r.Steps = append(r.Steps, StepResult{Line: step.Line, Op: step.Op, Run: o.run, Answer: o.answer, Before: o.before, After: o.after})
 		faults, err := step.judge(ctx, o)
 		if err != nil {
 			return nil, fmt.Errorf("%s:%d: scenario %q: %s: %w", s.File, step.Line, s.Name, step.Op, err)
@@ -89,7 +89,10 @@ func (step *Step) make(ctx context.Context, strategy *lab.Strategy, c *lab.Clust
 	}
 	o.before = c.Clone().Happen(step.Events...)
 	if step.Op == Allocate {
-		o.answer, err = strategy.Allocate(ctx, o.before, step.Ask)
+		if o.asked = step.Ask; o.asked == nil {
+			o.asked = o.before.Homeless()
+		}
+		o.answer, err = strategy.Allocate(ctx, o.before, o.asked)
 	} else {
 		o.answer, err = strategy.Rebalance(ctx, o.before)
 	}
@@ -119,7 +122,7 @@ func (step *Step) judge(ctx context.Context, o *outcome) ([]*Failure, error) {
 	case o.run != nil && !told("failures_at_most"):
 		failed = o.strategy.Failure(o.run)
 	case o.answer != nil && !told("verdict", "error"):
-		failed = o.strategy.Accept(o.before, step.Ask, o.answer)
+		failed = o.strategy.Accept(o.before, o.asked, o.answer)
 	}
 	if failed != nil {
 		err := add(Expectation{Line: step.Line, Col: 1}, failed)

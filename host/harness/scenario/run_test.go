@@ -280,6 +280,9 @@ func TestACallThatFails(t *testing.T) {
 		f := r.Failures[0]
 		assert.Equal(t, []any{"", lab.CheckAdmitted, 1}, []any{f.Expect, f.Fault.Check, f.Line})
 		assert.Contains(t, f.Text, "config.threshold")
+		if op == "allocate" {
+			assert.Contains(t, f.Text, "allocate was asked for: 1: 5")
+		}
 	}
 }
 

@@ -55,14 +55,38 @@ func (p *parser) step(t *table) Step {
 	}
 	events := p.events(t, &s)
 	if s.Op == Play {
-		s.Play.Events = events
+		s.Play.Events, s.Play.Quiet = events, quiet
 	} else {
 		s.Events = events
 	}
 	if expect := t.sub("expect"); expect != nil {
 		p.expects(expect, &s)
+		p.enoughRounds(expect, &s)
 	}
 	return s
+}
+
+// quiet is how many rounds without a change tell that there will be none.
+const quiet = 3
+
+// enoughRounds refuses a play that is too short to tell whether it settles.
+func (p *parser) enoughRounds(expect *table, s *Step) {
+	within, ok := expect.m["settles_within"].(int64)
+	if !ok || within > mostRounds || s.Op != Play {
+		return
+	}
+	if need, has := s.lastEvent()-1+int(within)+quiet, cmp.Or(s.Play.Rounds, defaultRounds); need > has {
+		p.fail(expect.child("settles_within"), "in %d rounds it cannot be told, only in %d: rounds = %d", has, need, need)
+	}
+}
+
+// lastEvent is the round of the last event of a play, 1 where there is none.
+func (s *Step) lastEvent() int {
+	round := 1
+	for _, e := range s.Play.Events {
+		round = max(round, e.Round)
+	}
+	return round
 }
 
 // eventKeys says which keys an event of a kind may have, beside round and kind; those with ! it must have.
