@@ -108,7 +108,7 @@ func (m *Machine) ask(r *run, t *typeState, a *asking) {
 	m.asks++
 	a.id = m.asks
 	r.phase, r.ask = asked, a
-	m.do(AskStrategy{Ask: a.id, Type: t.name, Spec: a.spec, Op: a.op, Input: a.input, Shards: a.shards})
+	m.do(AskStrategy{Ask: a.id, Type: t.name, Spec: a.spec, Op: a.op, Input: a.input, Shards: a.shards, Shadow: m.shadowAsk(r, t, a)})
 }
 
 // fallback is the built-in hash, which always has an answer (spec 1.3).
