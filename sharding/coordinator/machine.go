@@ -93,6 +93,9 @@ func (m *Machine) State() *State { return m.state }
 // Leading says that this machine leads and its barrier has passed.
 func (m *Machine) Leading() bool { return m.active }
 
+// Term is the one that this machine leads, or led last.
+func (m *Machine) Term() uint64 { return m.term }
+
 // reset forgets all that belongs to one term of leadership.
 func (m *Machine) reset() {
 	m.elected, m.active, m.granting, m.joined = false, false, false, false
