@@ -261,7 +261,7 @@ func verdictOfShadow(s *httpapi.ShadowView) string {
 		return "not asked yet"
 	case s.Compared == 0:
 		return "nothing to compare yet"
-	case s.Differed == 0:
+	case s.Agreed == 0 || s.Differed == 0:
 		return fmt.Sprintf("%d of %d answers differ", s.Differed, s.Compared)
 	}
 	return fmt.Sprintf("%d of %d answers differ, the last %d agree", s.Differed, s.Compared, s.Agreed)
