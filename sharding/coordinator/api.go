@@ -29,6 +29,7 @@ type Mutations struct {
 	Barrier      bool // act as leader before the barrier has passed
 	LeaseMargin  bool // take a lease as lapsed without the margin, and do not wait for the longest TTL as a new leader
 	RecheckApply bool // apply plans and homes without checking them again
+	Shadow       bool // ask the shadow in the place of the strategy in force, and take what it says at apply too
 }
 
 // Event is what happens to the machine. Events are past tense.
