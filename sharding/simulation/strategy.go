@@ -42,7 +42,7 @@ var policies = func() map[[32]byte]pluginapi.Strategy {
 	out := map[[32]byte]pluginapi.Strategy{}
 	for name, s := range map[string]pluginapi.Strategy{
 		"hash": hash.Strategy{}, "leastshard": leastshard.Strategy{}, "rendezvous": rendezvous.Strategy{}, "restless": restless{}, "broken": broken{},
-	} {
+	} { // unordered: into a map
 		for v := range variants {
 			out[digestOf(moduleName(name, v))] = s
 		}
