@@ -17,6 +17,7 @@ import (
 	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/httpapi"
 	"github.com/droverhq/drover/sharding"
+	"github.com/droverhq/drover/sharding/coordinator"
 	"github.com/droverhq/drover/sharding/protocol"
 	"github.com/droverhq/drover/sharding/region"
 )
@@ -301,6 +302,24 @@ type explanation struct {
 	Decision protocol.Decision    `cbor:"1,keyasint"`
 	Reason   string               `cbor:"2,keyasint"`
 	Pin      sharding.NodeID      `cbor:"3,keyasint"`
+	// Strategy is the source of the one that decided, where it is in force or among those that were before.
+	Strategy string `cbor:"4,keyasint,omitempty"`
+}
+
+// sourceOfDecision finds by its digest where the strategy that decided is from; empty: it is no longer known.
+func sourceOfDecision(d [32]byte, v coordinator.StrategyView) string {
+	if d == ([32]byte{}) {
+		return ""
+	}
+	for _, s := range append([]protocol.StrategySpec{v.Spec, v.Failed, v.Shadow.Spec}, v.Good...) {
+		if s.Digest == d {
+			return s.Source
+		}
+	}
+	if s := sourceOf("sha256:", d); s != "sha256:" { // one that this program carries
+		return s
+	}
+	return ""
 }
 
 func (n *Node) serveExplain(ts typeShard) ([]byte, error) {
@@ -317,7 +336,8 @@ func (n *Node) serveExplain(ts typeShard) ([]byte, error) {
 		}
 		x, ok := s.Explain(ts.Type, ts.Shard)
 		inRange = ok
-		e = explanation{x.Record, x.Decision, cmp.Or(x.Reason, x.Decision.Reason), x.Pin}
+		v, _ := s.Strategy(ts.Type)
+		e = explanation{x.Record, x.Decision, cmp.Or(x.Reason, x.Decision.Reason), x.Pin, sourceOfDecision(x.Decision.Digest, v)}
 	})
 	switch {
 	case !known:
@@ -344,6 +364,7 @@ func (a api) Explain(ctx context.Context, t sharding.TypeName, s sharding.ShardI
 	v := httpapi.ExplainView{Type: t, Shard: s, Node: e.Record.Owner.Node, Epoch: e.Record.Epoch, State: e.Record.State.String(), Pinned: e.Pin,
 		Cause: e.Decision.Cause, Reason: e.Reason, Verdict: e.Decision.Verdict}
 	v.Digest, v.Record = digestText(e.Decision.Digest), digestText(e.Decision.Record)
+	v.Strategy, v.Pass = sourceOf(e.Strategy, e.Decision.Digest), e.Decision.Pass
 	return v, nil
 }
 

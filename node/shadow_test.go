@@ -90,6 +90,7 @@ func TestShadowPromoteRollback(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, promoted.Digest, e.Digest)
 	assert.Equal(t, "ok", e.Verdict)
+	assert.Equal(t, "mine.wasm", e.Strategy)
 
 	err = second(api{leader.Node}.Rollback(t.Context(), "ledger", new([32]byte)))
 	assert.Equal(t, httpapi.KindConflict, kindOf(err), "%v", err)

@@ -88,7 +88,7 @@ func (s *shape) String() string {
 type full struct{ *httpapitest.Node }
 
 func (full) Explain(_ context.Context, t sharding.TypeName, s sharding.ShardID) (httpapi.ExplainView, error) {
-	return httpapi.ExplainView{Type: t, Shard: s, Node: "a", Epoch: 7, State: "homed", Pinned: "a", Cause: "rebalance", Reason: "r", Digest: "sha256:1", Verdict: "ok", Record: "sha256:2"}, nil
+	return httpapi.ExplainView{Type: t, Shard: s, Node: "a", Epoch: 7, State: "homed", Pinned: "a", Cause: "rebalance", Reason: "r", Strategy: "mine.wasm", Digest: "sha256:1", Verdict: "ok", Record: "sha256:2", Pass: 9}, nil
 }
 
 func (f full) Strategies(ctx context.Context) (httpapi.StrategiesView, error) {

@@ -324,17 +324,19 @@ type Limits struct {
 
 // ExplainView says why a shard is where it is (spec 2.5).
 type ExplainView struct {
-	Type    sharding.TypeName `json:"type"`
-	Shard   sharding.ShardID  `json:"shard"`
-	Node    sharding.NodeID   `json:"node"` // empty: no home
-	Epoch   sharding.Epoch    `json:"epoch"`
-	State   string            `json:"state" oneOf:"homed,moving,waiting,unassigned"` // unassigned: no home
-	Pinned  sharding.NodeID   `json:"pinned,omitempty"`
-	Cause   protocol.Cause    `json:"cause" oneOf:",contact,eager,membership,drain,rebalance,operator,stopped,lapsed,superseded,timeout"` // docs/http.md; empty: nothing was decided yet
-	Reason  string            `json:"reason,omitempty"`                                                                                   // the strategy's own words
-	Digest  string            `json:"digest,omitempty"`                                                                                   // of the strategy that decided; empty: the host did
-	Verdict string            `json:"verdict,omitempty"`
-	Record  string            `json:"record,omitempty"` // digest of the input
+	Type     sharding.TypeName `json:"type"`
+	Shard    sharding.ShardID  `json:"shard"`
+	Node     sharding.NodeID   `json:"node"` // empty: no home
+	Epoch    sharding.Epoch    `json:"epoch"`
+	State    string            `json:"state" oneOf:"homed,moving,waiting,unassigned"` // unassigned: no home
+	Pinned   sharding.NodeID   `json:"pinned,omitempty"`
+	Cause    protocol.Cause    `json:"cause" oneOf:",contact,eager,membership,drain,rebalance,operator,stopped,lapsed,superseded,timeout"` // docs/http.md; empty: nothing was decided yet
+	Reason   string            `json:"reason,omitempty"`                                                                                   // the strategy's own words
+	Strategy string            `json:"strategy,omitempty"`                                                                                 // source of the strategy that decided; empty: the host did, or it is no longer known
+	Digest   string            `json:"digest,omitempty"`                                                                                   // of the strategy that decided; empty: the host did
+	Verdict  string            `json:"verdict,omitempty"`
+	Record   string            `json:"record,omitempty"` // digest of the input
+	Pass     uint64            `json:"pass,omitempty"`   // the rebalance pass that it was decided in: index of its entry in the log
 }
 
 // ReadyView is GET /readyz.

@@ -40,11 +40,12 @@ func moduleName(policy string, variant int) string {
 // policies finds the policy that a module holds.
 var policies = func() map[[32]byte]pluginapi.Strategy {
 	out := map[[32]byte]pluginapi.Strategy{}
-	for name, s := range map[string]pluginapi.Strategy{
-		"hash": hash.Strategy{}, "leastshard": leastshard.Strategy{}, "rendezvous": rendezvous.Strategy{}, "restless": restless{}, "broken": broken{},
-	} { // unordered: into a map
+	for _, p := range []struct {
+		name   string
+		policy pluginapi.Strategy
+	}{{"hash", hash.Strategy{}}, {"leastshard", leastshard.Strategy{}}, {"rendezvous", rendezvous.Strategy{}}, {"restless", restless{}}, {"broken", broken{}}} {
 		for v := range variants {
-			out[digestOf(moduleName(name, v))] = s
+			out[digestOf(moduleName(p.name, v))] = p.policy
 		}
 	}
 	return out
