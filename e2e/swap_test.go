@@ -22,6 +22,10 @@ type strategyRow struct {
 		Last  *uint64
 		Limit uint64
 	}
+	Shadow *struct {
+		Digest, Since             string
+		Calls, Compared, Differed uint64
+	}
 }
 
 // strategy gives the counter's strategy, as a node tells it.
@@ -184,4 +188,79 @@ func TestLeaderDiesDuringSwap(t *testing.T) {
 	led.awaitReady()
 	c.awaitStrategy(last, "active")
 	touch(t, led, ids("afterwards", 100))
+}
+
+// A candidate runs beside the active strategy of three processes, is looked at, promoted and rolled back, by command and through every node; the leader is
+// killed between all of these (spec 1.4, issue 4).
+func TestShadowPromoteRollback(t *testing.T) {
+	c := newCluster(t, quick...)
+	nodes, _ := settledThree(t, c)
+	l := startLoad(t, 6, ids("shadow", 24), nodes...)
+	l.progress(100)
+	_, least := builtin(t, "leastshard")
+	wasm, rendezvous := builtin(t, "rendezvous")
+	file := filepath.Join(t.TempDir(), "mine.wasm")
+	require.NoError(t, os.WriteFile(file, wasm, 0o600))
+	c.awaitStrategy(least, "active")
+
+	led, _ := c.leader()
+	through := c.others(led)[0]
+	cli(t, "strategy", "shadow", "counter", file, "--strategy-config", "{}", "--address", through.http)
+	compared := func(n *node, since string) (at string) {
+		t.Helper()
+		eventually(t, "node "+n.name+": the shadow is compared", func() error {
+			s, err := n.strategy()
+			switch {
+			case err != nil:
+			case s.Shadow == nil || s.Shadow.Digest != rendezvous || s.Shadow.Compared == 0 || s.Shadow.Since == since:
+				err = fmt.Errorf("it is %+v, shadow %+v", s, s.Shadow)
+			default:
+				at = s.Shadow.Since
+			}
+			return err
+		})
+		return at
+	}
+	since := compared(through, "")
+	require.Contains(t, cli(t, "strategy", "shadow", "counter", "--address", through.http), "answers differ")
+	before := nodes[0].shards()
+	l.progress(100)
+	require.Zero(t, through.shards().moves(before), "a shadow moves shards")
+
+	kill := func() {
+		led, _ := c.leader()
+		led.kill()
+		c.leader()
+		led.start()
+		led.awaitReady()
+	}
+	kill()
+	compared(through, since) // the next leader has it, and compares anew
+
+	cli(t, "strategy", "promote", "counter", "--digest", rendezvous, "--wait", "1m", "--address", through.http)
+	c.awaitStrategy(rendezvous, "active")
+	kill()
+	c.awaitStrategy(rendezvous, "active")
+	eventually(t, "a shard is where the promoted strategy wants it", func() error {
+		for s := range 100 {
+			var e struct{ Digest, Strategy, Verdict string }
+			if err := through.get(fmt.Sprintf("/cluster/shards/counter/%d/explain", s), &e); err != nil {
+				return err
+			}
+			if e.Digest == rendezvous && e.Strategy == "mine.wasm" && e.Verdict == "ok" {
+				return nil
+			}
+		}
+		return errors.New("none names it")
+	})
+
+	cli(t, "strategy", "rollback", "counter", "--from", rendezvous, "--address", through.http)
+	c.awaitStrategy(least, "active")
+	kill()
+	c.awaitStrategy(least, "active")
+	var p *problem
+	err := through.do(http.MethodPost, "/cluster/strategies/counter/rollback", nil, nil)
+	require.ErrorAs(t, err, &p)
+	require.Equal(t, "urn:drover:problem:conflict", p.Type, "%s", p.Raw)
+	l.end(nodes[2])
 }

@@ -74,7 +74,7 @@ func (s *Strategy) call(ctx context.Context, sc *scratch, op pluginapi.Op, snap 
 	}
 	rec := &sc.rec
 	*rec = Record{Strategy: s.name, Digest: s.Digest(), CostModel: CostModel, Op: op, Type: snap.Type,
-		FuelLimit: limits.Fuel, MemoryLimit: limits.MemoryPages, Budget: limits.Budget, Started: time.Now()}
+		FuelLimit: limits.Fuel, MemoryLimit: limits.MemoryPages, Budget: limits.Budget, Started: time.Now(), Shadow: s.shadow}
 	sc.snap = *snap
 	sc.snap.Config = s.config
 	if rec.Input = sc.given; rec.Input == nil {

@@ -31,6 +31,9 @@ type Record struct {
 	Verdict     Verdict
 	Error       string
 	Log         []LogLine
+	// Shadow: the call ran beside that of the strategy in force, and nothing came
+	// of it (spec 1.4).
+	Shadow bool
 }
 
 // DigestInput returns the SHA-256 of the input, which decisions in the

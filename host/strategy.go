@@ -19,6 +19,7 @@ type Strategy struct {
 	limits   Limits
 	config   pluginapi.Config
 	recorder Recorder // nil: nobody keeps records
+	shadow   bool     // its records are those of a shadow
 
 	// One of the two is set.
 	native pluginapi.Strategy
@@ -44,6 +45,14 @@ func WithName(name string) StrategyOption { return func(s *Strategy) { s.name = 
 
 // WithRecorder hands each call's record to r.
 func WithRecorder(r Recorder) StrategyOption { return func(s *Strategy) { s.recorder = r } }
+
+// AsShadow is the same strategy, whose records say that nothing comes of its
+// calls. It shares all that s has, and ends with it: it is not to be closed.
+func (s *Strategy) AsShadow() *Strategy {
+	c := *s
+	c.shadow = true
+	return &c
+}
 
 // Load compiles and prepares a module in one step; closing the strategy closes
 // the module too.

@@ -16,8 +16,8 @@ import (
 	"github.com/droverhq/drover/internal/builtin"
 	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/httpapi"
-	"github.com/droverhq/drover/internal/modules"
 	"github.com/droverhq/drover/sharding"
+	"github.com/droverhq/drover/sharding/coordinator"
 	"github.com/droverhq/drover/sharding/protocol"
 	"github.com/droverhq/drover/sharding/region"
 )
@@ -232,17 +232,18 @@ func (a api) Strategies(ctx context.Context) (httpapi.StrategiesView, error) {
 func viewOf(r strategyRecord) httpapi.StrategyView {
 	v := httpapi.StrategyView{Type: r.Type, Name: r.Name, Source: sourceOf(r.Spec.Source, r.Spec.Digest), State: httpapi.StrategyState(r.State), Calls: r.Calls, Failures: r.Failures,
 		Fuel: httpapi.FuelView{Last: r.LastFuel, P99: r.P99Fuel, Limit: r.Spec.Fuel}, Time: httpapi.TimeView{Last: r.LastMicros, P99: r.P99Micros}}
-	if r.Spec.Digest != [32]byte{} {
-		v.Digest = "sha256:" + modules.Digest(r.Spec.Digest).String()
-	}
-	v.Worked = r.Worked
+	v.Digest, v.Worked, v.Shadow = digestText(r.Spec.Digest), r.Worked, shadowView(r.Shadow)
 	if f := r.Failure; f != nil {
-		v.LastFailure = &httpapi.FailureView{Source: sourceOf(f.Source, f.Digest), Verdict: f.Verdict, Text: strings.ToValidUTF8(string(f.Detail), "\ufffd")}
-		if f.Digest != (modules.Digest{}) {
-			v.LastFailure.Digest = "sha256:" + f.Digest.String()
-		}
+		v.LastFailure = failureView(f)
+	}
+	if p := r.Previous; p.Digest != [32]byte{} {
+		v.Previous = &httpapi.PreviousView{Digest: digestText(p.Digest), Source: sourceOf(p.Source, p.Digest)}
 	}
 	return v
+}
+
+func failureView(f *strategyFailure) *httpapi.FailureView {
+	return &httpapi.FailureView{Digest: digestText(f.Digest), Source: sourceOf(f.Source, f.Digest), Verdict: f.Verdict, Text: strings.ToValidUTF8(string(f.Detail), "\ufffd")}
 }
 
 func (a api) Swap(ctx context.Context, r httpapi.SwapRequest) (httpapi.SwapView, error) {
@@ -301,6 +302,24 @@ type explanation struct {
 	Decision protocol.Decision    `cbor:"1,keyasint"`
 	Reason   string               `cbor:"2,keyasint"`
 	Pin      sharding.NodeID      `cbor:"3,keyasint"`
+	// Strategy is the source of the one that decided, where it is in force or among those that were before.
+	Strategy string `cbor:"4,keyasint,omitempty"`
+}
+
+// sourceOfDecision finds by its digest where the strategy that decided is from; empty: it is no longer known.
+func sourceOfDecision(d [32]byte, v coordinator.StrategyView) string {
+	if d == ([32]byte{}) {
+		return ""
+	}
+	for _, s := range append([]protocol.StrategySpec{v.Spec, v.Failed, v.Shadow.Spec}, v.Good...) {
+		if s.Digest == d {
+			return s.Source
+		}
+	}
+	if s := sourceOf("sha256:", d); s != "sha256:" { // one that this program carries
+		return s
+	}
+	return ""
 }
 
 func (n *Node) serveExplain(ts typeShard) ([]byte, error) {
@@ -317,7 +336,8 @@ func (n *Node) serveExplain(ts typeShard) ([]byte, error) {
 		}
 		x, ok := s.Explain(ts.Type, ts.Shard)
 		inRange = ok
-		e = explanation{x.Record, x.Decision, cmp.Or(x.Reason, x.Decision.Reason), x.Pin}
+		v, _ := s.Strategy(ts.Type)
+		e = explanation{x.Record, x.Decision, cmp.Or(x.Reason, x.Decision.Reason), x.Pin, sourceOfDecision(x.Decision.Digest, v)}
 	})
 	switch {
 	case !known:
@@ -343,12 +363,8 @@ func (a api) Explain(ctx context.Context, t sharding.TypeName, s sharding.ShardI
 	}
 	v := httpapi.ExplainView{Type: t, Shard: s, Node: e.Record.Owner.Node, Epoch: e.Record.Epoch, State: e.Record.State.String(), Pinned: e.Pin,
 		Cause: e.Decision.Cause, Reason: e.Reason, Verdict: e.Decision.Verdict}
-	if e.Decision.Digest != [32]byte{} {
-		v.Digest = "sha256:" + modules.Digest(e.Decision.Digest).String()
-	}
-	if e.Decision.Record != [32]byte{} {
-		v.Record = "sha256:" + modules.Digest(e.Decision.Record).String()
-	}
+	v.Digest, v.Record = digestText(e.Decision.Digest), digestText(e.Decision.Record)
+	v.Strategy, v.Pass = sourceOf(e.Strategy, e.Decision.Digest), e.Decision.Pass
 	return v, nil
 }
 

@@ -32,6 +32,7 @@ const (
 	callOperate    = "operate/1"    // operation → nothing; to the leader
 	callStrategies = "strategies/1" // nothing → []strategyRecord; to the leader
 	callSwap       = "swap/1"       // swapOrder → nothing; to the leader
+	callChange     = "change/1"     // changeOrder → nothing; to the leader
 	callExplain    = "explain/1"    // typeShard → explanation; to the leader
 	callElectorate = "electorate/1" // nothing → electorate; to a raft server
 	callShard      = "shard/1"      // typeShard → shardHolds; to the shard's owner
@@ -96,6 +97,8 @@ type swapOrder struct {
 	Spec   protocol.StrategySpec `cbor:"1,keyasint"`
 	Expect uint64                `cbor:"2,keyasint"`
 	Module []byte                `cbor:"3,keyasint,omitempty"`
+	// ShadowExpect, where set, asks for the strategy to run as a shadow, in the place of the one with this number.
+	ShadowExpect *uint64 `cbor:"4,keyasint,omitempty"`
 }
 
 // strategyRecord is a type's strategy with the calls that this leader has made.
@@ -113,6 +116,9 @@ type strategyRecord struct {
 	P99Micros  *uint64               `cbor:"10,keyasint,omitempty"`
 	Worked     bool                  `cbor:"11,keyasint,omitempty"`
 	Failure    *strategyFailure      `cbor:"12,keyasint,omitempty"`
+	Shadow     *shadowRecord         `cbor:"13,keyasint,omitempty"`
+	ShadowSeq  uint64                `cbor:"14,keyasint,omitempty"` // of the shadow's last change, its end too
+	Previous   protocol.StrategySpec `cbor:"15,keyasint,omitzero"`  // what a rollback goes back to; zero: nothing
 }
 
 // strategyFailure is the latest failure that the leader knows of.
@@ -234,6 +240,12 @@ func (n *Node) serve(ctx context.Context, from transport.Peer, method string, bo
 			return nil, fmt.Errorf("swap: %w", err)
 		}
 		return nil, n.activate(ctx, o)
+	case callChange:
+		var o changeOrder
+		if err := callDecoding.Unmarshal(body, &o); err != nil {
+			return nil, fmt.Errorf("change: %w", err)
+		}
+		return nil, n.change(ctx, o)
 	case callExplain:
 		var ts typeShard
 		if err := callDecoding.Unmarshal(body, &ts); err != nil {
@@ -291,12 +303,12 @@ const (
 )
 
 // callLeader makes a call to whoever leads, waiting out an election. It repeats a call only where it surely was not carried out, or changes nothing;
-// after any other break of the connection the caller is told that the outcome is unknown. A swap takes as long as ctx lets it: the leader compiles the
-// module first, and one after another.
+// after any other break of the connection the caller is told that the outcome is unknown. A change of strategy takes as long as ctx lets it: the leader
+// compiles the module first, and one after another.
 func (n *Node) callLeader(ctx context.Context, method string, body []byte) ([]byte, error) {
 	search, cancel := context.WithTimeout(ctx, cmp.Or(n.opts.leaderPatience, leaderPatience))
 	defer cancel()
-	if method != callSwap {
+	if method != callSwap && method != callChange {
 		ctx = search
 	}
 	for {
@@ -337,7 +349,7 @@ type readiness byte
 
 const (
 	behind       readiness = iota // it has not applied all of the log
-	isReady                       // it has, and all active modules are here
+	isReady                       // it has, and all modules that the cluster needs are here
 	lacksModules                  // it has, and some are not
 )
 
@@ -345,7 +357,7 @@ func (n *Node) serveReady(body []byte) readiness {
 	if n.plane == nil || len(body) != 8 || n.plane.Applied() < binary.BigEndian.Uint64(body) {
 		return behind
 	}
-	for _, d := range n.activeDigests() {
+	for _, d := range n.neededModules() {
 		if !n.modules.Has(d) {
 			return lacksModules
 		}
@@ -353,14 +365,11 @@ func (n *Node) serveReady(body []byte) readiness {
 	return isReady
 }
 
-// activeDigests lists the modules that the types' strategies need, as this server's log has them.
-func (n *Node) activeDigests() (out []modules.Digest) {
+// neededModules lists the modules that the types' strategies need, now or after a promote, a rollback or a revert, as this server's log has them.
+func (n *Node) neededModules() (out []modules.Digest) {
 	n.plane.View(func() {
-		s := n.machine.State()
-		for _, t := range s.Types() {
-			if v, ok := s.Strategy(t); ok && v.Spec.Digest != ([32]byte{}) { // none: the built-in hash, which is no module
-				out = append(out, v.Spec.Digest)
-			}
+		for _, d := range n.machine.State().Modules() {
+			out = append(out, d)
 		}
 	})
 	return out
@@ -393,9 +402,9 @@ func (n *Node) askReady(ctx context.Context, m sharding.Member, index uint64) re
 	return readiness(out[0])
 }
 
-// copyModules sends a server the active modules; it keeps what it lacks.
+// copyModules sends a server the modules that the cluster needs; it keeps what it lacks.
 func (n *Node) copyModules(ctx context.Context, to sharding.Member) {
-	for _, d := range n.activeDigests() {
+	for _, d := range n.neededModules() {
 		wasm, err := n.modules.Get(d)
 		if err == nil {
 			_, err = n.callMember(ctx, to, callModulePut, wasm)

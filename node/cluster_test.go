@@ -379,7 +379,6 @@ func TestSwap(t *testing.T) {
 		httpapi.KindUnknownModule:   {Type: "ledger", Digest: new([32]byte)},
 		httpapi.KindUnknownType:     {Type: "nope", Module: other},
 		httpapi.KindBadRequest:      {Type: "ledger", Config: json.RawMessage(`[1]`)},
-		httpapi.KindNotYet:          {Type: "ledger", Module: other, Shadow: true},
 	} {
 		_, err := api{b.Node}.Swap(t.Context(), r)
 		assert.Equal(t, name, kindOf(err), "%v", err)

@@ -105,6 +105,8 @@ func (n *Node) do(c coordinator.Command) {
 		n.strategist.Ask(c)
 	case coordinator.PrepareStrategy:
 		n.strategist.Prepare(c.Type, c.Spec)
+	case coordinator.PrepareShadow:
+		n.strategist.PrepareShadow(c.Type, c.Spec)
 	case coordinator.Answer:
 		n.requests.end(c)
 	case coordinator.Note:

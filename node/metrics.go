@@ -56,6 +56,9 @@ var metricDocs = []struct {
 	{"drover_strategy_verdicts_total", "Calls of the strategy that a type has at present made by this node as leader, by verdict.", []string{"type", "strategy", "verdict"}},
 	{"drover_strategy_fuel_total", "Fuel that its calls have used, where that is known, in units.", []string{"type", "strategy"}},
 	{"drover_strategy_seconds", "Time of its calls, in seconds.", []string{"type", "strategy"}},
+	{"drover_shadow_calls_total", "Calls of a type's shadows made by this node as leader, by type.", []string{"type"}},
+	{"drover_shadow_failures_total", "Calls of a type's shadows that gave no decision, by type.", []string{"type"}},
+	{"drover_shadow_differed_total", "Questions that a type's shadow answered otherwise than the strategy in force, by type.", []string{"type"}},
 	{"drover_records_written_total", "Records of strategy calls that were written to data_dir.", nil},
 	{"drover_records_lost_total", "Records of strategy calls that were not, by reason.", []string{"reason"}},
 	{"drover_records_bytes", "Size of the records in data_dir, in bytes.", nil},
@@ -120,6 +123,10 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		count("drover_strategy_calls_total", calls, string(t))
 		count("drover_strategy_failures_total", failures, string(t))
 		m.strategy(ch, t, count)
+		calls, failures, differed := n.strategist.ShadowTotals(t)
+		count("drover_shadow_calls_total", calls, string(t))
+		count("drover_shadow_failures_total", failures, string(t))
+		count("drover_shadow_differed_total", differed, string(t))
 	}
 	records := n.records.Stats()
 	count("drover_records_written_total", records.Written)

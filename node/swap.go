@@ -5,13 +5,10 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"sync"
-	"time"
 
 	"github.com/fxamacker/cbor/v2"
 
 	"github.com/droverhq/drover/host"
-	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/httpapi"
 	"github.com/droverhq/drover/internal/modules"
 	"github.com/droverhq/drover/internal/strategist"
@@ -32,9 +29,6 @@ func (n *Node) unstored(err error) error {
 
 // swap is a strategy change proposed at this node (spec 1.4): admitted and compiled here, then ordered from the leader. It gives what is odd about it, short of a refusal.
 func (n *Node) swap(ctx context.Context, r httpapi.SwapRequest) ([]httpapi.Finding, error) {
-	if r.Shadow {
-		return nil, &httpapi.Problem{Kind: httpapi.KindNotYet, Detail: "shadow strategies are not available yet"}
-	}
 	present, err := n.strategyOf(ctx, r.Type)
 	if err != nil {
 		return nil, err
@@ -75,7 +69,11 @@ func (n *Node) swap(ctx context.Context, r httpapi.SwapRequest) ([]httpapi.Findi
 	if spec.Source == "" {
 		spec.Source = name
 	}
-	body, err := cbor.Marshal(swapOrder{Type: r.Type, Spec: spec, Expect: present.Seq, Module: wasm})
+	order := swapOrder{Type: r.Type, Spec: spec, Expect: present.Seq, Module: wasm}
+	if r.Shadow {
+		order.ShadowExpect = &present.ShadowSeq
+	}
+	body, err := cbor.Marshal(order)
 	if err != nil {
 		return nil, err
 	}
@@ -176,11 +174,13 @@ func (n *Node) serveStrategies() ([]byte, error) {
 	}
 	var all []strategyRecord
 	var views []coordinator.StrategyView
+	var term uint64
 	n.plane.View(func() {
 		s := n.machine.State()
+		term = n.machine.Term()
 		for _, t := range s.Types() {
 			v, _ := s.Strategy(t)
-			r := strategyRecord{Type: t, Seq: v.Seq, Spec: v.Spec, Worked: v.Worked}
+			r := strategyRecord{Type: t, Seq: v.Seq, Spec: v.Spec, Worked: v.Worked, ShadowSeq: v.Shadow.Seq, Previous: v.Previous}
 			if f, failed := n.machine.LastFailure(t); failed {
 				r.Failure = &strategyFailure{f.Spec.Digest, f.Spec.Source, f.Failure.Verdict, []byte(f.Failure.Detail)}
 			}
@@ -203,79 +203,19 @@ func (n *Node) serveStrategies() ([]byte, error) {
 		default:
 			r.State = string(httpapi.StrategyActive)
 		}
+		r.Shadow = n.shadowRecord(r.Type, term, &views[i])
 	}
 	return cbor.Marshal(all)
 }
 
-// activate is the leader's part of a swap: the module on a majority of the voters, then one log entry.
+// activate is the leader's part of a swap, and of a shadow: the module on a majority of the voters, then one log entry.
 func (n *Node) activate(ctx context.Context, o swapOrder) error {
-	if !n.leads() {
-		return errNotLeader
-	}
-	wasm := o.Module
-	if len(wasm) == 0 {
-		var err error
-		if wasm, err = n.modules.Get(o.Spec.Digest); err != nil {
-			return &httpapi.Problem{Kind: httpapi.KindUnknownModule, Detail: err.Error()}
-		}
-	} else if sha256.Sum256(wasm) != o.Spec.Digest {
+	if len(o.Module) > 0 && sha256.Sum256(o.Module) != o.Spec.Digest {
 		return &httpapi.Problem{Kind: httpapi.KindBadRequest, Detail: "the module is not the one that its digest names"}
 	}
-	// The asking node has admitted it, by its own account.
-	if _, _, err := n.strategist.Admit(ctx, wasm, o.Spec); err != nil {
-		return refusal(err)
+	var req coordinator.Request = coordinator.SwapStrategy{Type: o.Type, Spec: o.Spec, Expect: &o.Expect, Cause: protocol.CauseSwap}
+	if o.ShadowExpect != nil {
+		req = coordinator.SetShadow{Type: o.Type, Spec: o.Spec, Expect: &o.Expect, Shadow: o.ShadowExpect}
 	}
-	if _, err := n.putModule(wasm); err != nil {
-		return n.unstored(err)
-	}
-	if err := n.spread(ctx, wasm); err != nil {
-		return err
-	}
-	a, err := n.request(ctx, coordinator.SwapStrategy{Type: o.Type, Spec: o.Spec, Expect: &o.Expect, Cause: protocol.CauseSwap})
-	if err != nil {
-		return err
-	}
-	if a.Code == coordinator.CodeUnavailable {
-		return &httpapi.Problem{Kind: httpapi.KindUnknownOutcome, Detail: "leadership was lost on the way: the swap may have been recorded", Hint: "look: drover strategy list"}
-	}
-	return problemOf(a)
-}
-
-// spread stores a module on the other voters, and returns once a majority has it. One that is down blocks nothing.
-func (n *Node) spread(ctx context.Context, wasm []byte) error {
-	voters, err := n.plane.VoterIDs()
-	if err != nil {
-		return &httpapi.Problem{Kind: httpapi.KindUnavailable, Detail: err.Error()}
-	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	results := make(chan bool, len(voters))
-	var wg sync.WaitGroup
-	for _, id := range voters {
-		if id == n.server {
-			results <- true
-			continue
-		}
-		wg.Go(func() {
-			for _, m := range n.memberList() {
-				if m.Server == id && m.Status == cluster.Up {
-					_, err := n.callMember(ctx, m.Identity(), callModulePut, wasm)
-					results <- err == nil
-					return
-				}
-			}
-			results <- false
-		})
-	}
-	go func() { wg.Wait(); cancel() }() // stragglers go on after a majority has answered
-	have := 0
-	for range voters {
-		if <-results {
-			have++
-		}
-		if have*2 > len(voters) {
-			return nil
-		}
-	}
-	return &httpapi.Problem{Kind: httpapi.KindUnavailable, Detail: fmt.Sprintf("only %d of %d voters could store the module", have, len(voters)),
-		Hint: "the old strategy stays; try again once a majority of the voters is up: drover cluster members"}
+	return n.rollOut(ctx, o.Spec, o.Module, req)
 }

@@ -42,7 +42,7 @@ func TestNoModuleIsNeededAfterARollbackToNothing(t *testing.T) {
 		assert.Equal(t, c.Types[0].Strategy, f.Source)
 		assert.NotEqual(t, v.Strategies[0].Digest, f.Digest)
 	}
-	assert.Empty(t, a.activeDigests())
+	assert.Empty(t, a.neededModules())
 	ready, err := a.serve(t.Context(), transport.Peer{}, callReady, make([]byte, 8))
 	require.NoError(t, err)
 	assert.Equal(t, []byte{1}, ready)

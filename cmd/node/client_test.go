@@ -128,7 +128,7 @@ func TestCommandsReachTheNode(t *testing.T) {
 
 	drover("strategy", "swap", "counter", "builtin:hash", "--strategy-config", `{"a":1}`, "--fuel", "20000", "--budget", "50ms", "--memory", "1MiB", "--max-failures", "2", "--moves-per-pass", "9")
 	drover("strategy", "swap", "counter", "builtin:hash")
-	drover("strategy", "swap", "counter", "sha256:"+strings.Repeat("ab", 32), "--shadow")
+	drover("strategy", "shadow", "counter", "sha256:"+strings.Repeat("ab", 32))
 	drover("strategy", "swap", "counter", "--budget", "50ms")
 	own := filepath.Join(t.TempDir(), "own.wasm")
 	require.NoError(t, os.WriteFile(own, []byte("\x00asm"), 0o600))

@@ -88,18 +88,40 @@ func (s *shape) String() string {
 type full struct{ *httpapitest.Node }
 
 func (full) Explain(_ context.Context, t sharding.TypeName, s sharding.ShardID) (httpapi.ExplainView, error) {
-	return httpapi.ExplainView{Type: t, Shard: s, Node: "a", Epoch: 7, State: "homed", Pinned: "a", Cause: "rebalance", Reason: "r", Digest: "sha256:1", Verdict: "ok", Record: "sha256:2"}, nil
+	return httpapi.ExplainView{Type: t, Shard: s, Node: "a", Epoch: 7, State: "homed", Pinned: "a", Cause: "rebalance", Reason: "r", Strategy: "mine.wasm", Digest: "sha256:1", Verdict: "ok", Record: "sha256:2", Pass: 9}, nil
 }
 
 func (f full) Strategies(ctx context.Context) (httpapi.StrategiesView, error) {
 	v, err := f.Node.Strategies(ctx)
-	v.Strategies[0].LastFailure = &httpapi.FailureView{Digest: "sha256:1", Verdict: "trap"}
+	fill(&v.Strategies[0])
+	return v, err
+}
+
+func fill(v *httpapi.StrategyView) {
+	v.LastFailure, v.Previous = &httpapi.FailureView{Digest: "sha256:1", Verdict: "trap"}, &httpapi.PreviousView{Digest: "sha256:2"}
+	if v.Shadow != nil {
+		s := *v.Shadow
+		s.LastFailure = v.LastFailure
+		v.Shadow = &s
+	}
+}
+
+func (f full) Promote(ctx context.Context, t sharding.TypeName, d *[32]byte) (httpapi.StrategyView, error) {
+	v, err := f.Node.Promote(ctx, t, d)
+	fill(&v)
+	return v, err
+}
+
+func (f full) Rollback(ctx context.Context, t sharding.TypeName, d *[32]byte) (httpapi.StrategyView, error) {
+	v, err := f.Node.Rollback(ctx, t, d)
+	fill(&v)
 	return v, err
 }
 
 func (f full) Swap(ctx context.Context, r httpapi.SwapRequest) (httpapi.SwapView, error) {
 	v, err := f.Node.Swap(ctx, r)
-	v.LastFailure, v.Warnings = &httpapi.FailureView{Digest: "sha256:1", Verdict: "trap"}, []httpapi.Finding{{Rule: "config-unknown-key"}}
+	fill(&v.StrategyView)
+	v.Warnings = []httpapi.Finding{{Rule: "config-unknown-key"}}
 	return v, err
 }
 
@@ -151,6 +173,9 @@ func TestJSONIsDocumented(t *testing.T) {
 		"strategy replay":   {{data}, {data, "--list"}, {data, "--export", filepath.Join(dir, "calls.rec")}},
 		"strategy list":     {live},
 		"strategy swap":     {at("counter", "builtin:hash")},
+		"strategy shadow":   {at("counter", "builtin:hash"), at("counter")},
+		"strategy promote":  {at("counter")}, // the shadow of the line before
+		"strategy rollback": {at("counter")},
 		"entity tell":       {at("counter", "a", "{}")},
 		"tls ca":            {{"--out", dir}},
 		"tls cert":          {{"--ca", dir, "--name", "a"}},
@@ -167,7 +192,7 @@ func TestJSONIsDocumented(t *testing.T) {
 			for _, line := range lines[command] {
 				var out, errs bytes.Buffer
 				run(append(append(strings.Fields(command), "--json"), line...), strings.NewReader(""), &out, &errs)
-				if command != "strategy swap" { // its warnings are on stderr too
+				if command != "strategy swap" && command != "strategy shadow" { // their warnings are on stderr too
 					require.Empty(t, errs.String(), command)
 				}
 				text := out.String()

@@ -62,13 +62,19 @@ func printExplanation(w io.Writer, v httpapi.ExplainView) error {
 	}
 	fmt.Fprintln(w, client.Printable(fmt.Sprintf("%s %d: %s, epoch %d", v.Type, v.Shard, where, v.Epoch)))
 	return table(w, func(row func(...string)) {
-		decided := short(v.Digest)
-		if decided == "" && v.Cause != "" {
+		decided, pass := short(v.Digest), ""
+		switch {
+		case decided == "" && v.Cause != "":
 			decided = "the host itself"
+		case v.Strategy != "" && v.Strategy != v.Digest:
+			decided = fmt.Sprintf("%s (%s)", v.Strategy, decided)
+		}
+		if v.Pass != 0 {
+			pass = strconv.FormatUint(v.Pass, 10)
 		}
 		for _, line := range [][2]string{
 			{"pinned to", string(v.Pinned)}, {"cause", string(v.Cause)}, {"reason", v.Reason},
-			{"decided by", decided}, {"verdict", v.Verdict}, {"record", short(v.Record)},
+			{"decided by", decided}, {"verdict", v.Verdict}, {"pass", pass}, {"record", short(v.Record)},
 		} {
 			if line[1] != "" {
 				row("  "+line[0], line[1])

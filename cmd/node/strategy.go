@@ -44,6 +44,9 @@ func newStrategyCommand() *cobra.Command {
 		newStrategyBacktestCommand(),
 		newStrategyListCommand(),
 		newStrategySwapCommand(),
+		newStrategyShadowCommand(),
+		newStrategyPromoteCommand(),
+		newStrategyRollbackCommand(),
 	)
 	for _, cmd := range group.Commands() {
 		if cmd.ValidArgsFunction == nil && cmd.Args != nil { // those of one module

@@ -53,6 +53,12 @@ func listStrategies(w io.Writer, list []httpapi.StrategyView) error {
 			of := cmp.Or(f.Source, f.Digest)
 			_, err = fmt.Fprintf(w, "%s: the last failure, of %s: %s\n", client.Printable(string(s.Type)), client.Printable(orDash(short(of))), failureText(*f))
 		}
+		if s.Shadow != nil && err == nil {
+			_, err = fmt.Fprintf(w, "%s: the shadow %s: %s; drover strategy shadow %s\n", client.Printable(string(s.Type)), whatOfShadow(s.Shadow), verdictOfShadow(s.Shadow), client.Printable(string(s.Type)))
+		}
+		if p := s.Previous; p != nil && err == nil {
+			_, err = fmt.Fprintf(w, "%s: a rollback goes back to %s\n", client.Printable(string(s.Type)), previousText(p))
+		}
 	}
 	return err
 }
@@ -108,56 +114,25 @@ strategy before it comes back, or the module is not ready in time.`,
 		Args:    wants("TYPE", "[STRATEGY]"),
 	}
 	completeArgs(cmd, 1, completeTypes, completeBuiltins)
-	f := cmd.Flags()
-	config := f.String("strategy-config", "", "configuration as a `JSON` object, as in [type.config]")
-	fuel := f.Uint64("fuel", 0, "most work of one call, in units")
-	budget := f.String("budget", "", "most `time` of one call, such as 100ms")
-	memory := f.String("memory", "", "most memory, a `size` such as 16MiB")
-	maxFailures := f.Uint32("max-failures", 0, "failures in a row after which the last one that worked comes back")
-	moves := f.Uint32("moves-per-pass", 0, "most shards on the move at once")
-	wait := f.Duration("wait", 0, "wait up to this `time` for the strategy's first decision")
-	shadow := f.Bool("shadow", false, "run it beside the active one, without effect (not available yet)")
+	change := addChangeFlags(cmd)
+	wait := waitFlag(cmd)
 	asJSON := jsonFlag(cmd)
 	return clusterCommand(cmd, func(cmd *cobra.Command, c *client.Client, args []string) error {
-		if *wait < 0 || *wait > 0 && *shadow {
-			return usageError(errors.New("--wait needs a time above 0 and no --shadow"), "drover strategy swap counter builtin:hash --wait 1m")
+		if err := checkWait(cmd, *wait); err != nil {
+			return err
 		}
-		var body httpapi.SwapBody
-		var limits httpapi.SwapLimits
-		for name, set := range map[string]func(){
-			"fuel": func() { limits.Fuel = fuel }, "budget": func() { limits.Budget = budget }, "memory": func() { limits.Memory = memory },
-			"max-failures": func() { limits.MaxFailures = maxFailures }, "moves-per-pass": func() { limits.MovesPerPass = moves },
-		} {
-			if f.Changed(name) {
-				set()
-				body.Limits = &limits
-			}
-		}
-		if f.Changed("strategy-config") {
-			if _, err := strategyConfig(*config); err != nil {
-				return err
-			}
-			body.Config = json.RawMessage(*config)
-		}
-		source := ""
-		if len(args) == 2 {
-			var err error
-			if source, err = takeStrategy(&body, args[1]); err != nil {
-				return err
-			}
-		} else if body.Config == nil && body.Limits == nil {
-			return usageError(fmt.Errorf("neither a strategy nor anything to change about %s's is given", args[0]), "drover strategy swap "+args[0]+" builtin:rendezvous")
-		}
-		v, err := c.Swap(cmd.Context(), args[0], source, *shadow, body)
+		body, source, err := change.body(args[1:])
 		if err != nil {
 			return err
 		}
-		for _, f := range v.Warnings {
-			fmt.Fprintf(cmd.ErrOrStderr(), "drover: warning: %s\n", client.Printable(f.Rule+": "+f.Message))
-			if f.Fix != "" {
-				fmt.Fprintf(cmd.ErrOrStderr(), "drover:   fix: %s\n", client.Printable(f.Fix))
-			}
+		if source == "" && !change.given {
+			return usageError(fmt.Errorf("neither a strategy nor anything to change about %s's is given", args[0]), "drover strategy swap "+args[0]+" builtin:rendezvous")
 		}
+		v, err := c.Swap(cmd.Context(), args[0], sourceParam(source), false, body)
+		if err != nil {
+			return err
+		}
+		warn(cmd, v.Warnings)
 		if *wait > 0 {
 			if v.StrategyView, err = waitWorked(cmd.Context(), c, v.StrategyView, *wait); err != nil {
 				return err
@@ -166,9 +141,89 @@ strategy before it comes back, or the module is not ready in time.`,
 		if *asJSON {
 			return writeJSON(cmd.OutOrStdout(), v)
 		}
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), swapped(v.StrategyView, *shadow))
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), swapped(v.StrategyView))
 		return err
 	})
+}
+
+// changeFlags are what can be changed about a strategy.
+type changeFlags struct {
+	cmd         *cobra.Command
+	config      *string
+	fuel        *uint64
+	budget      *string
+	memory      *string
+	maxFailures *uint32
+	moves       *uint32
+	given       bool // any of them; body sees it
+}
+
+func addChangeFlags(cmd *cobra.Command) *changeFlags {
+	f := cmd.Flags()
+	return &changeFlags{
+		cmd:         cmd,
+		config:      f.String("strategy-config", "", "configuration as a `JSON` object, as in [type.config]"),
+		fuel:        f.Uint64("fuel", 0, "most work of one call, in units"),
+		budget:      f.String("budget", "", "most `time` of one call, such as 100ms"),
+		memory:      f.String("memory", "", "most memory, a `size` such as 16MiB"),
+		maxFailures: f.Uint32("max-failures", 0, "failures in a row after which the last one that worked comes back"),
+		moves:       f.Uint32("moves-per-pass", 0, "most shards on the move at once"),
+	}
+}
+
+// body makes the request's, with the strategy that the first argument names, if there is one, and gives that strategy's source, which is of no use to the
+// node where it is a digest: see sourceParam.
+func (c *changeFlags) body(args []string) (body httpapi.SwapBody, source string, err error) {
+	var limits httpapi.SwapLimits
+	for name, set := range map[string]func(){
+		"fuel": func() { limits.Fuel = c.fuel }, "budget": func() { limits.Budget = c.budget }, "memory": func() { limits.Memory = c.memory },
+		"max-failures": func() { limits.MaxFailures = c.maxFailures }, "moves-per-pass": func() { limits.MovesPerPass = c.moves },
+	} {
+		if c.cmd.Flags().Changed(name) {
+			set()
+			body.Limits = &limits
+		}
+	}
+	if c.cmd.Flags().Changed("strategy-config") {
+		if _, err := strategyConfig(*c.config); err != nil {
+			return body, "", err
+		}
+		body.Config = json.RawMessage(*c.config)
+	}
+	c.given = body.Config != nil || body.Limits != nil
+	if len(args) > 0 {
+		source, err = takeStrategy(&body, args[0])
+	}
+	return body, source, err
+}
+
+func sourceParam(source string) string {
+	if strings.HasPrefix(source, digestPrefix) {
+		return ""
+	}
+	return source
+}
+
+// waitFlag is that of the commands that activate a strategy.
+func waitFlag(cmd *cobra.Command) *time.Duration {
+	return cmd.Flags().Duration("wait", 0, "wait up to this `time` for the strategy's first decision")
+}
+
+func checkWait(cmd *cobra.Command, wait time.Duration) error {
+	if wait < 0 {
+		return usageError(errors.New("--wait needs a time above 0"), cmd.CommandPath()+" … --wait 1m")
+	}
+	return nil
+}
+
+// warn tells what is odd about a strategy that was not refused.
+func warn(cmd *cobra.Command, warnings []httpapi.Finding) {
+	for _, f := range warnings {
+		fmt.Fprintf(cmd.ErrOrStderr(), "drover: warning: %s\n", client.Printable(f.Rule+": "+f.Message))
+		if f.Fix != "" {
+			fmt.Fprintf(cmd.ErrOrStderr(), "drover:   fix: %s\n", client.Printable(f.Fix))
+		}
+	}
 }
 
 // nameOf is what a strategy calls itself, or where it is from until that is known.
@@ -180,11 +235,9 @@ func whatOf(v httpapi.StrategyView) string {
 }
 
 // swapped says how a swap stands.
-func swapped(v httpapi.StrategyView, shadow bool) string {
+func swapped(v httpapi.StrategyView) string {
 	typ, what := client.Printable(string(v.Type)), whatOf(v)
 	switch {
-	case shadow:
-		return fmt.Sprintf("%s shadows with %s", typ, what)
 	case v.State == httpapi.StrategyPreparing:
 		return fmt.Sprintf("%s: %s is recorded and is being prepared; drover strategy list shows when it is active", typ, what)
 	case v.State == httpapi.StrategyMissing:
@@ -253,14 +306,14 @@ func failureText(f httpapi.FailureView) string {
 	return client.Printable(f.Verdict + ": " + f.Text)
 }
 
-// takeStrategy puts the named strategy into the body and gives the source that people will see.
+// takeStrategy puts the named strategy into the body and gives its source: builtin:NAME, the name of a file, or the digest.
 func takeStrategy(body *httpapi.SwapBody, arg string) (source string, err error) {
 	if strings.HasPrefix(arg, digestPrefix) {
 		if _, err := httpapi.ParseDigest(arg); err != nil {
 			return "", usageError(err, "drover strategy list --json shows whole digests")
 		}
 		body.Digest = arg
-		return "", nil
+		return arg, nil
 	}
 	if body.Module, err = readModule(arg); err != nil {
 		return "", err

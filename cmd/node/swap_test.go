@@ -85,15 +85,15 @@ func TestSwapWarns(t *testing.T) {
 
 func TestSwapText(t *testing.T) {
 	v := httpapi.StrategyView{Type: "counter", Source: "mine.wasm", Digest: "sha256:12", State: httpapi.StrategyPreparing}
-	assert.Equal(t, "counter: mine.wasm (sha256:12) is recorded and is being prepared; drover strategy list shows when it is active", swapped(v, false))
+	assert.Equal(t, "counter: mine.wasm (sha256:12) is recorded and is being prepared; drover strategy list shows when it is active", swapped(v))
 	v.Name, v.State = "mine", httpapi.StrategyActive
-	assert.Equal(t, "counter runs mine (sha256:12), which has not decided anything yet", swapped(v, false))
+	assert.Equal(t, "counter runs mine (sha256:12), which has not decided anything yet", swapped(v))
 	v.LastFailure = &httpapi.FailureView{Source: "mine.wasm", Verdict: "fuel", Text: "out of it"}
-	assert.Equal(t, "counter runs mine (sha256:12), whose last call failed: fuel: out of it", swapped(v, false))
+	assert.Equal(t, "counter runs mine (sha256:12), whose last call failed: fuel: out of it", swapped(v))
 	v.Worked = true
-	assert.Equal(t, "counter runs mine (sha256:12)", swapped(v, false))
+	assert.Equal(t, "counter runs mine (sha256:12)", swapped(v))
 	v.State = httpapi.StrategyReverted
-	assert.Equal(t, "counter runs mine (sha256:12) again: the one asked for failed", swapped(v, false))
+	assert.Equal(t, "counter runs mine (sha256:12) again: the one asked for failed", swapped(v))
 	var b bytes.Buffer
 	digest := "sha256:" + strings.Repeat("ab", 32)
 	assert.NoError(t, listStrategies(&b, []httpapi.StrategyView{{Type: "counter", Source: "mine.wasm", State: httpapi.StrategyPreparing}, {Type: "x", Source: digest}, v}))

@@ -61,6 +61,41 @@ func (c *Client) Strategies(ctx context.Context) (httpapi.StrategiesView, error)
 	return get[httpapi.StrategiesView](ctx, c, "/cluster/strategies", nil)
 }
 
+// Promote activates the shadow of a type; where digest is not empty, only that one.
+func (c *Client) Promote(ctx context.Context, typ, digest string) (httpapi.StrategyView, error) {
+	return c.change(ctx, typ, "promote", digest)
+}
+
+// Rollback goes back to the strategy that worked before; where from is not empty, only from that one.
+func (c *Client) Rollback(ctx context.Context, typ, from string) (httpapi.StrategyView, error) {
+	return c.change(ctx, typ, "rollback", from)
+}
+
+func (c *Client) change(ctx context.Context, typ, what, digest string) (httpapi.StrategyView, error) {
+	r := request{method: http.MethodPost, path: "/cluster/strategies/" + segment(typ) + "/" + what, timeout: httpapi.SwapTimeout + 10*time.Second}
+	if digest != "" {
+		var err error
+		if r.body, err = json.Marshal(httpapi.ChangeBody{Digest: digest}); err != nil {
+			return httpapi.StrategyView{}, err
+		}
+		r.contentType = "application/json"
+	}
+	body, err := c.do(ctx, r)
+	if err != nil {
+		return httpapi.StrategyView{}, err
+	}
+	return decode[httpapi.StrategyView](c, body)
+}
+
+// EndShadow ends the shadow of a type.
+func (c *Client) EndShadow(ctx context.Context, typ string) (httpapi.StrategyView, error) {
+	body, err := c.do(ctx, request{method: http.MethodDelete, path: "/cluster/strategies/" + segment(typ) + "/shadow"})
+	if err != nil {
+		return httpapi.StrategyView{}, err
+	}
+	return decode[httpapi.StrategyView](c, body)
+}
+
 // Swap replaces a type's strategy; source is for people.
 func (c *Client) Swap(ctx context.Context, typ, source string, shadow bool, b httpapi.SwapBody) (httpapi.SwapView, error) {
 	r := request{method: http.MethodPut, path: "/cluster/strategies/" + segment(typ), query: url.Values{}, contentType: "application/json", timeout: httpapi.SwapTimeout + 10*time.Second}

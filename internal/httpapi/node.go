@@ -60,7 +60,15 @@ type Strategies interface {
 	Strategies(ctx context.Context) (StrategiesView, error)
 	// Swap activates a strategy (spec 1.4) and gives its entry once this node has applied it. A step that fails leaves the old one and is a
 	// *Problem: KindRefusedStrategy with Findings, KindUnknownType, KindUnknownModule (no node has the digest), KindConflict, KindUnavailable.
+	// With Shadow the strategy runs beside the active one, without effect.
 	Swap(ctx context.Context, r SwapRequest) (SwapView, error)
+	// Promote activates the shadow; where digest is not nil, only a shadow of that digest. Problems: KindConflict (there is none, another one, or the
+	// strategy was changed meanwhile), KindUnknownType, KindUnknownModule, KindUnavailable. All of these give the type's new entry.
+	Promote(ctx context.Context, t sharding.TypeName, digest *[32]byte) (StrategyView, error)
+	// Rollback activates the strategy that worked before; where from is not nil, only from a strategy of that digest. Problems as of Promote.
+	Rollback(ctx context.Context, t sharding.TypeName, from *[32]byte) (StrategyView, error)
+	// EndShadow ends the shadow of a type; without one there is nothing to do.
+	EndShadow(ctx context.Context, t sharding.TypeName) (StrategyView, error)
 }
 
 // Operator changes the cluster. A node that does not lead passes the request on to the one that does. Problems: KindUnknownNode,
@@ -198,6 +206,14 @@ type StrategyView struct {
 	Worked bool `json:"worked"`
 	// LastFailure is of it, or of the one that it is the substitute of; nil: none that the coordinator knows of.
 	LastFailure *FailureView `json:"lastFailure"`
+	// Previous is what a rollback goes back to; nil: nothing.
+	Previous *PreviousView `json:"previous"`
+}
+
+// PreviousView is the strategy that worked before the present one.
+type PreviousView struct {
+	Digest string `json:"digest"`
+	Source string `json:"source"`
 }
 
 // FailureView is a strategy's latest call that gave no decision.
@@ -227,13 +243,62 @@ type TimeView struct {
 	P99  *uint64 `json:"p99"`
 }
 
-// ShadowView is a candidate that runs beside the active strategy without effect.
+// ShadowState is how a shadow is doing at the coordinator.
+type ShadowState string
+
+// The states.
+const (
+	ShadowRunning   ShadowState = "running"
+	ShadowPreparing ShadowState = "preparing" // fetched and compiled at present
+	ShadowMissing   ShadowState = "missing"   // the module cannot be had
+)
+
+func (s ShadowState) String() string { return string(s) }
+
+// ShadowView is a candidate that runs beside the active strategy without effect (spec 1.4). Every figure is the coordinator's own, of the questions that it
+// has put since Since: another coordinator, or another active strategy, begins anew. What a strategy asks for and does not get it asks for again at each
+// interval, and each time counts.
 type ShadowView struct {
-	Name   string `json:"name"`
-	Digest string `json:"digest"`
-	Source string `json:"source"`
-	Calls  uint64 `json:"calls"`
-	Differ uint64 `json:"differ"` // calls that decided otherwise than the active one
+	Name        string          `json:"name"` // what the module calls itself
+	Digest      string          `json:"digest"`
+	Source      string          `json:"source"`
+	State       ShadowState     `json:"state"`
+	Set         string          `json:"set"`   // when it became the shadow; RFC 3339, UTC
+	Since       *string         `json:"since"` // the first question of this comparison; nil: there was none yet
+	Calls       uint64          `json:"calls"`
+	Failures    uint64          `json:"failures"`
+	Skipped     uint64          `json:"skipped"`  // questions that it was not asked: its last call was still under way, or its module not ready
+	Compared    uint64          `json:"compared"` // questions that both answered
+	Differed    uint64          `json:"differed"` // of these, answered otherwise
+	Agreed      uint64          `json:"agreed"`   // of these, answered alike since they last differed
+	Moves       BothCounts      `json:"moves"`    // asked for in all compared rebalances
+	Fuel        FuelView        `json:"fuel"`
+	Time        TimeView        `json:"time"`
+	Last        *DifferenceView `json:"last"` // when they last differed; nil: they have not
+	LastFailure *FailureView    `json:"lastFailure"`
+}
+
+// BothCounts is one number of each.
+type BothCounts struct {
+	Active uint64 `json:"active"`
+	Shadow uint64 `json:"shadow"`
+}
+
+// DifferenceView is a question that the shadow answered otherwise: the moves of both; of an allocate, the homes that differ.
+type DifferenceView struct {
+	Op     string     `json:"op" oneOf:"allocate,rebalance"`
+	At     string     `json:"at"`     // RFC 3339, UTC
+	Counts BothCounts `json:"counts"` // how many each has; the lists hold at most 1 000
+	Active []MoveView `json:"active"`
+	Shadow []MoveView `json:"shadow"`
+}
+
+// MoveView is a move that a strategy asks for.
+type MoveView struct {
+	Shard  sharding.ShardID `json:"shard"`
+	From   sharding.NodeID  `json:"from"` // empty: it has no home
+	To     sharding.NodeID  `json:"to"`   // empty: it names none
+	Reason string           `json:"reason"`
 }
 
 // SwapRequest asks for a strategy: Module, or Digest (where not nil) of one that the cluster has; with neither, the present module stays. Config and
@@ -259,17 +324,19 @@ type Limits struct {
 
 // ExplainView says why a shard is where it is (spec 2.5).
 type ExplainView struct {
-	Type    sharding.TypeName `json:"type"`
-	Shard   sharding.ShardID  `json:"shard"`
-	Node    sharding.NodeID   `json:"node"` // empty: no home
-	Epoch   sharding.Epoch    `json:"epoch"`
-	State   string            `json:"state" oneOf:"homed,moving,waiting,unassigned"` // unassigned: no home
-	Pinned  sharding.NodeID   `json:"pinned,omitempty"`
-	Cause   protocol.Cause    `json:"cause" oneOf:",contact,eager,membership,drain,rebalance,operator,stopped,lapsed,superseded,timeout"` // docs/http.md; empty: nothing was decided yet
-	Reason  string            `json:"reason,omitempty"`                                                                                   // the strategy's own words
-	Digest  string            `json:"digest,omitempty"`                                                                                   // of the strategy that decided; empty: the host did
-	Verdict string            `json:"verdict,omitempty"`
-	Record  string            `json:"record,omitempty"` // digest of the input
+	Type     sharding.TypeName `json:"type"`
+	Shard    sharding.ShardID  `json:"shard"`
+	Node     sharding.NodeID   `json:"node"` // empty: no home
+	Epoch    sharding.Epoch    `json:"epoch"`
+	State    string            `json:"state" oneOf:"homed,moving,waiting,unassigned"` // unassigned: no home
+	Pinned   sharding.NodeID   `json:"pinned,omitempty"`
+	Cause    protocol.Cause    `json:"cause" oneOf:",contact,eager,membership,drain,rebalance,operator,stopped,lapsed,superseded,timeout"` // docs/http.md; empty: nothing was decided yet
+	Reason   string            `json:"reason,omitempty"`                                                                                   // the strategy's own words
+	Strategy string            `json:"strategy,omitempty"`                                                                                 // source of the strategy that decided; empty: the host did, or it is no longer known
+	Digest   string            `json:"digest,omitempty"`                                                                                   // of the strategy that decided; empty: the host did
+	Verdict  string            `json:"verdict,omitempty"`
+	Record   string            `json:"record,omitempty"` // digest of the input
+	Pass     uint64            `json:"pass,omitempty"`   // the rebalance pass that it was decided in: index of its entry in the log
 }
 
 // ReadyView is GET /readyz.

@@ -83,7 +83,7 @@ func (r *route) operation(s schemas) object {
 			}
 			content[m.contentType] = object{"schema": schema}
 		}
-		op["requestBody"] = object{"required": true, "content": content}
+		op["requestBody"] = object{"required": !r.mayLackBody, "content": content}
 	}
 	if r.access == public {
 		op["security"] = []object{}

@@ -30,20 +30,22 @@ func (a access) String() string {
 
 // route is one row of the API. The router, the authorization and /openapi.json all follow it.
 type route struct {
-	method   string
-	pattern  string // segments; {x} takes any one segment, unescaped
-	access   access
-	summary  string
-	query    []param
-	headers  []param
-	body     []media // what the request may carry; nil: nothing
-	status   int     // of success
-	reply    any     // a value of the reply's type; nil: no body; string: text
-	also     []int   // other statuses with the same body
-	inPlace  any     // the reply of 200 where there is nothing to do and status is another
-	problems []Kind  // besides those that every route has
-	ownTime  bool    // the handler bounds its time; others have defaultTimeout
-	handle   func(*Server, *call) error
+	method  string
+	pattern string // segments; {x} takes any one segment, unescaped
+	access  access
+	summary string
+	query   []param
+	headers []param
+	body    []media // what the request may carry; nil: nothing
+	// mayLackBody: it need not carry one of them.
+	mayLackBody bool
+	status      int    // of success
+	reply       any    // a value of the reply's type; nil: no body; string: text
+	also        []int  // other statuses with the same body
+	inPlace     any    // the reply of 200 where there is nothing to do and status is another
+	problems    []Kind // besides those that every route has
+	ownTime     bool   // the handler bounds its time; others have defaultTimeout
+	handle      func(*Server, *call) error
 }
 
 // param is a query parameter or a header.
@@ -66,6 +68,7 @@ var (
 	keyHeader    = param{name: "Idempotency-Key", doc: "1 to 255 characters of printable ASCII. The same key names the same command: a retry of one that an entity has done is answered with the first answer and not done again, while the entity is in memory and among its latest 64 commands"}
 	anyJSON      = []media{{"application/json", nil, "one JSON value, whatever the content type says"}}
 	operating    = []Kind{KindUnknownNode, KindConflict, KindUnavailable, KindUnknownOutcome, KindNotYet}
+	changing     = []Kind{KindUnknownType, KindUnknownModule, KindRefusedStrategy, KindConflict, KindUnavailable, KindUnknownOutcome}
 )
 
 // routes is the API. It is not changed after start.
@@ -93,7 +96,7 @@ var routes = []route{
 		problems: []Kind{KindUnavailable, KindLeft}, handle: (*Server).strategies},
 	{method: http.MethodPut, pattern: "/cluster/strategies/{type}", access: admin, summary: "Replace the strategy of a type while it runs; a step that fails leaves the old one",
 		query: []param{
-			{name: "shadow", doc: "1: run it beside the active one, without effect (not available yet)", oneOf: []string{"0", "1"}},
+			{name: "shadow", doc: "1: run it beside the active one, without effect ; configuration and limits that are not given are those of the active one", oneOf: []string{"0", "1"}},
 			{name: "source", doc: "where the module is from, for people: builtin:NAME or a file name"},
 		},
 		body: []media{
@@ -101,7 +104,15 @@ var routes = []route{
 			{"application/json", SwapBody{}, "what to change; what is left out stays"},
 		},
 		status: 200, reply: SwapView{},
-		problems: []Kind{KindTooLarge, KindUnknownType, KindUnknownModule, KindRefusedStrategy, KindConflict, KindUnavailable, KindUnknownOutcome, KindNotYet}, ownTime: true, handle: (*Server).swap},
+		problems: []Kind{KindTooLarge, KindUnknownType, KindUnknownModule, KindRefusedStrategy, KindConflict, KindUnavailable, KindUnknownOutcome}, ownTime: true, handle: (*Server).swap},
+	{method: http.MethodPost, pattern: "/cluster/strategies/{type}/promote", access: admin, summary: "Activate the shadow of a type",
+		body: []media{{"application/json", ChangeBody{}, "digest, where given, is that of the shadow: another one is not promoted"}}, mayLackBody: true,
+		status: 200, reply: StrategyView{}, problems: changing, ownTime: true, handle: (*Server).promote},
+	{method: http.MethodPost, pattern: "/cluster/strategies/{type}/rollback", access: admin, summary: "Go back to the strategy that worked before",
+		body: []media{{"application/json", ChangeBody{}, "digest, where given, is that of the active strategy: from another one it does not go back"}}, mayLackBody: true,
+		status: 200, reply: StrategyView{}, problems: changing, ownTime: true, handle: (*Server).rollback},
+	{method: http.MethodDelete, pattern: "/cluster/strategies/{type}/shadow", access: admin, summary: "End the shadow of a type",
+		status: 200, reply: StrategyView{}, problems: []Kind{KindUnknownType, KindConflict, KindUnavailable, KindUnknownOutcome}, handle: (*Server).endShadow},
 	{method: http.MethodGet, pattern: "/cluster/dead-letters", access: read, summary: "Messages that reached no entity, of this node", status: 200, reply: DeadLettersView{}, handle: (*Server).deadLetters},
 	{method: http.MethodPost, pattern: "/cluster/drain", access: admin, summary: "Hand the shards of a node to the others; it gets no new ones",
 		query: []param{{name: "node", doc: "default: this node"}, {name: "on", doc: "false ends the drain", oneOf: []string{"true", "false"}}}, status: 202, problems: operating, handle: (*Server).drain},

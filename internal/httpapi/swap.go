@@ -26,6 +26,8 @@ const (
 	maxModule   = 8 << 20
 	maxConfig   = 1 << 20
 	maxSwapJSON = maxModule/3*4 + maxConfig + 1<<10
+
+	maxChangeJSON = 1 << 10
 )
 
 // SwapTimeout bounds a swap: the node that is asked and the leader compile the module, and each of them compiles one after another.
@@ -85,6 +87,72 @@ func (s *Server) swap(c *call) error {
 		return err
 	}
 	v.Warnings = orEmpty(v.Warnings)
+	return c.json(http.StatusOK, v)
+}
+
+// ChangeBody is the optional JSON body of a promote and of a rollback.
+type ChangeBody struct {
+	// Digest makes sure of what is meant: the shadow to promote, or the active strategy to go back from.
+	Digest string `json:"digest,omitempty"`
+}
+
+func (s *Server) promote(c *call) error { return s.change(c, s.node.Promote) }
+
+func (s *Server) rollback(c *call) error { return s.change(c, s.node.Rollback) }
+
+func (s *Server) change(c *call, do func(context.Context, sharding.TypeName, *[32]byte) (StrategyView, error)) error {
+	t, err := s.oneType(sharding.TypeName(c.params[0]))
+	if err != nil {
+		return err
+	}
+	raw, err := c.read(maxChangeJSON, "a request about a strategy")
+	if err != nil {
+		return err
+	}
+	var digest *[32]byte
+	if len(bytes.TrimSpace(raw)) > 0 {
+		if digest, err = readChangeBody(raw); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(c.r.Context(), SwapTimeout)
+	defer cancel()
+	v, err := do(ctx, t, digest)
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, v)
+}
+
+func readChangeBody(raw []byte) (*[32]byte, error) {
+	if err := checkJSON(raw); err != nil {
+		return nil, err
+	}
+	var b ChangeBody
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&b); err != nil {
+		return nil, &Problem{Kind: KindBadRequest, Detail: strings.TrimPrefix(err.Error(), "json: "), Hint: `want {"digest":"sha256:…"}, or no body`}
+	}
+	if b.Digest == "" {
+		return nil, nil
+	}
+	digest, err := ParseDigest(b.Digest)
+	if err != nil {
+		return nil, &Problem{Kind: KindBadRequest, Detail: "digest: " + err.Error()}
+	}
+	return &digest, nil
+}
+
+func (s *Server) endShadow(c *call) error {
+	t, err := s.oneType(sharding.TypeName(c.params[0]))
+	if err != nil {
+		return err
+	}
+	v, err := s.node.EndShadow(c.r.Context(), t)
+	if err != nil {
+		return err
+	}
 	return c.json(http.StatusOK, v)
 }
 

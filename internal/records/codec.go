@@ -51,6 +51,7 @@ type wire struct {
 	Verdict     string  `cbor:"16,keyasint"`
 	Error       string  `cbor:"17,keyasint"`
 	Log         []line  `cbor:"18,keyasint"`
+	Shadow      bool    `cbor:"19,keyasint,omitempty"` // nothing came of the call
 }
 
 type line struct {
@@ -79,7 +80,7 @@ func Encode(r *host.Record) ([]byte, error) { return encodeUpTo(r, MaxRecord) }
 func encodeUpTo(r *host.Record, most int) ([]byte, error) {
 	w := wire{V: Version, Type: text(r.Type), Strategy: text(r.Strategy), Digest: r.Digest[:], CostModel: uint64(r.CostModel), Op: uint64(r.Op),
 		InputDigest: r.InputDigest[:], Input: r.Input, Output: r.Output, FuelLimit: uint64(r.FuelLimit), MemoryLimit: r.MemoryLimit, Pages: r.Pages,
-		Budget: int64(r.Budget), Started: r.Started.UnixNano(), Elapsed: int64(r.Elapsed), Verdict: r.Verdict.String(), Error: text(r.Error)}
+		Budget: int64(r.Budget), Started: r.Started.UnixNano(), Elapsed: int64(r.Elapsed), Verdict: r.Verdict.String(), Error: text(r.Error), Shadow: r.Shadow}
 	if r.InputDigest == (host.Digest{}) {
 		digest := sha256.Sum256(r.Input)
 		w.InputDigest = digest[:]
@@ -147,7 +148,7 @@ func Decode(b []byte) (*host.Record, error) {
 func (w *wire) record() (*host.Record, error) {
 	r := &host.Record{Type: w.Type, Strategy: w.Strategy, CostModel: int(w.CostModel), Op: pluginapi.Op(w.Op), Input: w.Input, Output: w.Output,
 		FuelLimit: int64(w.FuelLimit), MemoryLimit: w.MemoryLimit, Pages: w.Pages, Budget: time.Duration(w.Budget), Started: time.Unix(0, w.Started),
-		Elapsed: time.Duration(w.Elapsed), Error: w.Error}
+		Elapsed: time.Duration(w.Elapsed), Error: w.Error, Shadow: w.Shadow}
 	switch {
 	case len(w.Digest) != len(r.Digest):
 		return nil, fmt.Errorf("a module digest of %d bytes, want %d", len(w.Digest), len(r.Digest))

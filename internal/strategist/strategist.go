@@ -1,8 +1,8 @@
 // Package strategist keeps the strategies of a node's types compiled and ready, fetches modules that are missing, and makes the calls that
 // the coordinator asks for. It decides nothing: every outcome goes back to the coordinator as an event.
 //
-// Goroutines: one for each module that is being prepared, or will be tried again, and each call under way; Close waits for them, and for
-// admissions under way.
+// Goroutines: one for each module that is being prepared, or will be tried again, and each call under way, which goes on with the shadow's once the
+// decision is posted; Close waits for them, and for admissions under way.
 package strategist
 
 import (
@@ -48,6 +48,7 @@ type Strategist struct {
 	loaded   map[key]*loading
 	prepared map[sharding.TypeName]*loading // the latest of each type; it is a user of it
 	stats    map[sharding.TypeName]*typeStats
+	shadows  map[sharding.TypeName]*shadow
 }
 
 // key is all that a prepared strategy depends on.
@@ -96,7 +97,8 @@ const (
 
 // New makes a strategist with nothing loaded.
 func New(cfg Config) *Strategist {
-	s := &Strategist{cfg: cfg, patience: loadPatience, loaded: map[key]*loading{}, prepared: map[sharding.TypeName]*loading{}, stats: map[sharding.TypeName]*typeStats{}}
+	s := &Strategist{cfg: cfg, patience: loadPatience, loaded: map[key]*loading{}, prepared: map[sharding.TypeName]*loading{}, stats: map[sharding.TypeName]*typeStats{},
+		shadows: map[sharding.TypeName]*shadow{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -324,6 +326,11 @@ func (s *Strategist) retryAfter(pause time.Duration, l *loading, spec protocol.S
 			s.prepare(t, spec)
 		}
 	}
+	for t, h := range s.shadows {
+		if h.prepared == l {
+			s.prepareShadow(t, spec)
+		}
+	}
 }
 
 var errGivenUp = errors.New("the strategy is not needed any more, or the node is stopping")
@@ -363,10 +370,17 @@ func (s *Strategist) Ask(a coordinator.AskStrategy) {
 	if s.closed {
 		return
 	}
-	s.wg.Go(func() { s.cfg.Post(s.answer(a)) })
+	s.wg.Go(func() {
+		out, d := s.answer(a)
+		s.cfg.Post(out)
+		if a.Shadow != nil { // the decision waits for nothing of it
+			s.askShadow(a, d)
+		}
+	})
 }
 
-func (s *Strategist) answer(a coordinator.AskStrategy) coordinator.StrategyAnswered {
+// answer makes the call; the decision has an error too where there was none to make.
+func (s *Strategist) answer(a coordinator.AskStrategy) (coordinator.StrategyAnswered, host.Decision) {
 	out := coordinator.StrategyAnswered{Ask: a.Ask}
 	s.mu.Lock()
 	l := s.start(a.Spec)
@@ -375,7 +389,7 @@ func (s *Strategist) answer(a coordinator.AskStrategy) coordinator.StrategyAnswe
 	strategy, err := s.wait(l, a.Spec)
 	if err != nil {
 		out.Failure = &coordinator.StrategyFailure{Verdict: "missing", Detail: err.Error()}
-		return out
+		return out, host.Decision{Err: err}
 	}
 	var d host.Decision
 	if a.Op == pluginapi.OpAllocate {
@@ -392,7 +406,7 @@ func (s *Strategist) answer(a coordinator.AskStrategy) coordinator.StrategyAnswe
 			out.Failure.Verdict = v.String()
 		}
 	}
-	return out
+	return out, d
 }
 
 // wait gives the strategy to call. While a built-in one is compiled, its pure form answers instead: it decides the same (spec 1.2), and shards

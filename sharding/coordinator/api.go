@@ -29,6 +29,7 @@ type Mutations struct {
 	Barrier      bool // act as leader before the barrier has passed
 	LeaseMargin  bool // take a lease as lapsed without the margin, and do not wait for the longest TTL as a new leader
 	RecheckApply bool // apply plans and homes without checking them again
+	Shadow       bool // ask the shadow in the place of the strategy in force, and take what it says at apply too
 }
 
 // Event is what happens to the machine. Events are past tense.
@@ -148,6 +149,24 @@ type (
 		Expect *uint64
 		Cause  protocol.Cause
 	}
+	// SetShadow runs Spec beside the strategy of a type, without effect; a Spec without a module ends that. The shell has stored the module on a majority
+	// of the voters before. Expect and Shadow are the numbers of the strategy and of the shadow that the request is about, nil: whichever there are
+	// when it comes in.
+	SetShadow struct {
+		Type           sharding.TypeName
+		Spec           protocol.StrategySpec
+		Expect, Shadow *uint64
+	}
+	// PromoteShadow activates the shadow; Expect and Shadow as in SetShadow.
+	PromoteShadow struct {
+		Type           sharding.TypeName
+		Expect, Shadow *uint64
+	}
+	// RollBack activates the strategy that worked before the one in force; Expect as in SwapStrategy.
+	RollBack struct {
+		Type   sharding.TypeName
+		Expect *uint64
+	}
 	// MoveShard moves one shard to a node, whatever the strategy thinks.
 	MoveShard struct {
 		Type  sharding.TypeName
@@ -174,6 +193,9 @@ type (
 func (CreateCluster) request() {}
 func (DrainNode) request()     {}
 func (SwapStrategy) request()  {}
+func (SetShadow) request()     {}
+func (PromoteShadow) request() {}
+func (RollBack) request()      {}
 func (MoveShard) request()     {}
 func (PinShard) request()      {}
 func (Pause) request()         {}
@@ -202,10 +224,18 @@ type (
 		Op     pluginapi.Op
 		Input  *pluginapi.Snapshot
 		Shards []uint32 // allocate
+		// Shadow is the same question to the type's shadow; nil: there is none. Nothing that comes of it is an event of this machine, so that it has
+		// no effect (spec 1.4).
+		Shadow *ShadowAsk
 	}
 	// PrepareStrategy: a strategy became active (told on every server), or this server leads now: the shell fetches, compiles and warms it.
 	// Where it can't be had, AskStrategy is answered with the failure "missing": then hash gives homes and nothing moves.
 	PrepareStrategy struct {
+		Type sharding.TypeName
+		Spec protocol.StrategySpec
+	}
+	// PrepareShadow: likewise, of a shadow; a Spec without a module: the type has none any more.
+	PrepareShadow struct {
 		Type sharding.TypeName
 		Spec protocol.StrategySpec
 	}
@@ -227,6 +257,16 @@ type (
 	}
 )
 
+// ShadowAsk is a question to a shadow. Term, Against and Seq tell which comparison it belongs to: a new leader, another strategy in force and another
+// shadow each begin a new one.
+type ShadowAsk struct {
+	Term    uint64 // of the leader that asks
+	Against uint64 // number of the strategy in force
+	Seq     uint64 // number of the shadow
+	Spec    protocol.StrategySpec
+	Input   *pluginapi.Snapshot // the same but for the shadow's configuration and its moves_per_pass
+}
+
 // Kinds of Note.
 const (
 	NoteShardsHomed      = "shards_homed" // Text says how many and why
@@ -242,6 +282,8 @@ const (
 	NoteStrategySet      = "strategy_set"
 	NoteStrategyFailed   = "strategy_failed"
 	NoteStrategyReverted = "strategy_reverted"
+	NoteShadowSet        = "shadow_set"
+	NoteShadowEnded      = "shadow_ended"
 	NotePassPlanned      = "pass_planned"
 	NoteEntryRefused     = "entry_refused" // a proposal of this leader changed nothing when it was applied
 	NoteNoCandidates     = "no_candidates"
@@ -262,5 +304,6 @@ func (Send) command()            {}
 func (Broadcast) command()       {}
 func (AskStrategy) command()     {}
 func (PrepareStrategy) command() {}
+func (PrepareShadow) command()   {}
 func (Answer) command()          {}
 func (Note) command()            {}

@@ -17,6 +17,7 @@ type Result struct {
 	Touched  []TypeShard       // shards whose record changed, in the entry's order
 	Members  bool              // registration or drain changed
 	Strategy sharding.TypeName // type of which another strategy is in force now
+	Shadow   sharding.TypeName // type of which the shadow changed, or ended
 }
 
 func refuse(code, format string, args ...any) Result {
@@ -104,6 +105,12 @@ func (s *State) apply(e *protocol.Entry) Result {
 		return s.applySetStrategy(e.SetStrategy)
 	case protocol.KindStrategyOutcome:
 		return s.applyStrategyOutcome(e.StrategyOutcome)
+	case protocol.KindSetShadow:
+		return s.applySetShadow(e.SetShadow)
+	case protocol.KindPromote:
+		return s.applyPromote(e.Promote)
+	case protocol.KindRollback:
+		return s.applyRollback(e.Rollback)
 	}
 	// A newer build's entry: two servers of different builds must not diverge, so the leader proposes new kinds only once all read them.
 	return refuse(CodeRefused, "%s is not known to this build", e.Kind)

@@ -36,11 +36,11 @@ func (s *State) applyBeginPass(b *protocol.BeginPass) Result {
 }
 
 // stale says why a decision no longer counts: another strategy is in force since, or the pass is not the open one.
-func (t *typeState) stale(d *protocol.Decision) (Result, bool) {
+func (s *State) stale(t *typeState, d *protocol.Decision) (Result, bool) {
 	if d.Cause == protocol.CauseOperator {
 		return Result{}, false
 	}
-	if d.Seq != t.strategy.seq || (d.Digest != [32]byte{} && d.Digest != t.strategy.spec.Digest) {
+	if d.Seq != t.strategy.seq || (d.Digest != [32]byte{} && d.Digest != t.strategy.spec.Digest && !s.off.Shadow) {
 		return refuse(CodeConflict, "decided by strategy %d of %s, in force is %d", d.Seq, t.name, t.strategy.seq), true
 	}
 	if d.Pass != 0 && d.Pass != t.pass.index {
@@ -55,7 +55,7 @@ func (s *State) applyPlanMoves(p *protocol.PlanMoves) Result {
 		return r
 	}
 	if !s.off.RecheckApply {
-		if r, stale := t.stale(&p.Decision); stale {
+		if r, stale := s.stale(t, &p.Decision); stale {
 			return r
 		}
 	}
@@ -121,7 +121,7 @@ func (s *State) applyAssignHomes(a *protocol.AssignHomes) Result {
 		return r
 	}
 	if !s.off.RecheckApply {
-		if r, stale := t.stale(&a.Decision); stale {
+		if r, stale := s.stale(t, &a.Decision); stale {
 			return r
 		}
 	}

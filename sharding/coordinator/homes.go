@@ -107,8 +107,11 @@ func (m *Machine) askAllocate(r *run, t *typeState, shards []uint32, orders bool
 func (m *Machine) ask(r *run, t *typeState, a *asking) {
 	m.asks++
 	a.id = m.asks
+	if h := &t.strategy.shadow; m.cfg.Off.Shadow && h.on() {
+		a.spec = h.spec
+	}
 	r.phase, r.ask = asked, a
-	m.do(AskStrategy{Ask: a.id, Type: t.name, Spec: a.spec, Op: a.op, Input: a.input, Shards: a.shards})
+	m.do(AskStrategy{Ask: a.id, Type: t.name, Spec: a.spec, Op: a.op, Input: a.input, Shards: a.shards, Shadow: m.shadowAsk(r, t, a)})
 }
 
 // fallback is the built-in hash, which always has an answer (spec 1.3).

@@ -143,8 +143,10 @@ func unknown(n uint32) []uint32 {
 }
 
 // room is how many moves may be planned now: moves_per_pass, the host's own cap, less those in flight; and what an entry of the log holds.
-func (m *Machine) room(r *run, t *typeState) uint32 {
-	limit := t.strategy.spec.MovesPass
+func (m *Machine) room(r *run, t *typeState) uint32 { return room(r, &t.strategy.spec) }
+
+func room(r *run, spec *protocol.StrategySpec) uint32 {
+	limit := spec.MovesPass
 	if limit == 0 {
 		limit = defaultMovesPass
 	}

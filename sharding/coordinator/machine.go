@@ -93,6 +93,9 @@ func (m *Machine) State() *State { return m.state }
 // Leading says that this machine leads and its barrier has passed.
 func (m *Machine) Leading() bool { return m.active }
 
+// Term is the one that this machine leads, or led last.
+func (m *Machine) Term() uint64 { return m.term }
+
 // reset forgets all that belongs to one term of leadership.
 func (m *Machine) reset() {
 	m.elected, m.active, m.granting, m.joined = false, false, false, false
@@ -195,6 +198,9 @@ func (m *Machine) lead() {
 		}
 		r.candidates = m.candidates(t, live)
 		m.prepare(t)
+		if t.strategy.shadow.on() {
+			m.do(PrepareShadow{Type: t.name, Spec: t.strategy.shadow.spec})
+		}
 	}
 	if m.state.created {
 		m.do(Broadcast{Message: &protocol.Leading{Term: m.term}})
@@ -256,6 +262,9 @@ func (m *Machine) committed(ev Committed) {
 	r := m.state.Apply(ev.Index, ev.Term, ev.Entry)
 	if r.Strategy != "" {
 		m.prepare(m.state.typeAt(r.Strategy))
+	}
+	if r.Shadow != "" {
+		m.do(PrepareShadow{Type: r.Shadow, Spec: m.state.typeAt(r.Shadow).strategy.shadow.spec})
 	}
 	if m.active {
 		m.joined, m.changed = m.joined || r.Members, m.changed || r.Members
@@ -326,7 +335,21 @@ func (m *Machine) tell(e *protocol.Entry, r Result) {
 		}
 	case protocol.KindSetStrategy:
 		c := e.SetStrategy
-		m.note(Note{Kind: NoteStrategySet, Type: c.Type, Text: fmt.Sprintf("the strategy of %s is now %s: %s", c.Type, sourceText(c.Spec), because(c.Cause))})
+		m.tellSet(c.Type, c.Cause)
+		m.tellEnded(r, "it is the strategy in force now")
+	case protocol.KindPromote:
+		m.tellSet(e.Promote.Type, protocol.CausePromote)
+		m.tellEnded(r, "it is the strategy in force now")
+	case protocol.KindRollback:
+		m.tellSet(e.Rollback.Type, protocol.CauseRollback)
+		m.tellEnded(r, "it is the strategy in force now")
+	case protocol.KindSetShadow:
+		if c := e.SetShadow; c.Spec.Digest == [32]byte{} {
+			m.tellEnded(r, "an operator wants it so")
+		} else {
+			v, _ := m.state.Strategy(c.Type)
+			m.note(Note{Kind: NoteShadowSet, Type: c.Type, Text: fmt.Sprintf("%s runs beside the strategy of %s, %s, without effect", sourceText(c.Spec), c.Type, sourceText(v.Spec))})
+		}
 	case protocol.KindStrategyOutcome:
 		if r.Strategy != "" {
 			v, _ := m.state.Strategy(r.Strategy)

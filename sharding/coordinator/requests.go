@@ -63,6 +63,26 @@ func (m *Machine) entryFor(req Request) (*protocol.Entry, Result) {
 		return &protocol.Entry{Kind: protocol.KindPinShard, PinShard: &protocol.PinShard{Type: q.Type, Shard: q.Shard, Node: q.Node}}, Result{}
 	case SwapStrategy:
 		return m.swap(q)
+	case SetShadow:
+		return m.setShadow(q)
+	case PromoteShadow:
+		t, r := m.state.entryType(q.Type)
+		if t != nil && !t.strategy.shadow.on() {
+			r = noShadow(t)
+		}
+		if r.Code != "" {
+			return nil, r
+		}
+		return &protocol.Entry{Kind: protocol.KindPromote, Promote: &protocol.Promote{Type: q.Type, Expect: or(q.Expect, t.strategy.seq), Shadow: or(q.Shadow, t.strategy.shadow.seq)}}, Result{}
+	case RollBack:
+		t, r := m.state.entryType(q.Type)
+		if t != nil && t.strategy.previous() < 0 {
+			r = noPrevious(t)
+		}
+		if r.Code != "" {
+			return nil, r
+		}
+		return &protocol.Entry{Kind: protocol.KindRollback, Rollback: &protocol.Rollback{Type: q.Type, Expect: or(q.Expect, t.strategy.seq)}}, Result{}
 	case MoveShard:
 		return m.move(q)
 	}
@@ -86,10 +106,7 @@ func (m *Machine) swap(q SwapStrategy) (*protocol.Entry, Result) {
 	if t == nil {
 		return nil, r
 	}
-	seq := t.strategy.seq
-	if q.Expect != nil {
-		seq = *q.Expect
-	}
+	seq := or(q.Expect, t.strategy.seq)
 	if seq == t.strategy.seq && seq != 0 && sameSpec(q.Spec, t.strategy.spec) {
 		return nil, Result{} // in force already
 	}
@@ -97,6 +114,28 @@ func (m *Machine) swap(q SwapStrategy) (*protocol.Entry, Result) {
 		q.Cause = protocol.CauseSwap
 	}
 	return &protocol.Entry{Kind: protocol.KindSetStrategy, SetStrategy: &protocol.SetStrategy{Type: q.Type, Spec: q.Spec, Expect: seq, Cause: q.Cause}}, Result{}
+}
+
+func or(v *uint64, present uint64) uint64 {
+	if v != nil {
+		return *v
+	}
+	return present
+}
+
+func (m *Machine) setShadow(q SetShadow) (*protocol.Entry, Result) {
+	t, r := m.state.entryType(q.Type)
+	if t == nil {
+		return nil, r
+	}
+	h := &t.strategy.shadow
+	seq := or(q.Shadow, h.seq)
+	same := h.spec.Digest == q.Spec.Digest && (!h.on() || sameSpec(q.Spec, h.spec))
+	if seq == h.seq && same { // it is so already; what it was compared in goes on
+		return nil, Result{}
+	}
+	return &protocol.Entry{Kind: protocol.KindSetShadow, SetShadow: &protocol.SetShadow{Type: q.Type, Spec: q.Spec, Expect: or(q.Expect, t.strategy.seq), Shadow: seq,
+		Cause: protocol.CauseOperator}}, Result{}
 }
 
 // move plans one move, or a home where the shard has none.

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +31,8 @@ type world struct {
 	held     []*protocol.Entry // proposals that the script has held back
 	hold     bool
 	strategy string // ok, or a verdict
+	shadows  map[string]bool
+	prepared bool
 	requests uint64
 	out      *strings.Builder
 	queue    []func() // what is to happen next, in order
@@ -63,7 +66,7 @@ func newFakeNode(m sharding.Member) *fakeNode {
 
 func newWorld(out *strings.Builder) *world {
 	violate := func(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
-	return &world{violate: violate, ttl: 5 * time.Second, machines: map[string]*Machine{}, nodes: map[sharding.Member]*fakeNode{}, strategy: verdictOK, out: out}
+	return &world{violate: violate, ttl: 5 * time.Second, machines: map[string]*Machine{}, nodes: map[sharding.Member]*fakeNode{}, strategy: verdictOK, out: out, shadows: map[string]bool{}}
 }
 
 func inc(n int) sharding.Incarnation { return sharding.Incarnation{byte(n)} }
@@ -170,6 +173,18 @@ func (w *world) run(server string, cmds []Command) {
 			}
 		case AskStrategy:
 			w.asked(c)
+		case PrepareStrategy:
+			if w.prepared {
+				w.printf("%s prepares %s", server, c.Spec.Source)
+			}
+		case PrepareShadow:
+			switch {
+			case !w.prepared:
+			case c.Spec.Digest == [32]byte{}:
+				w.printf("%s has no shadow to prepare", server)
+			default:
+				w.printf("%s prepares the shadow %s", server, c.Spec.Source)
+			}
 		case Answer:
 			if c.Code == "" {
 				w.printf("answer %d: ok", c.ID)
@@ -189,6 +204,12 @@ func (w *world) run(server string, cmds []Command) {
 func (w *world) asked(c AskStrategy) {
 	if err := c.Input.Validate(c.Shards); err != nil {
 		panic(err)
+	}
+	if h := c.Shadow; h != nil {
+		if err := h.Input.Validate(c.Shards); err != nil {
+			panic(err)
+		}
+		w.shadows[fmt.Sprintf("%s of term %d: %s (%d) beside %d, at most %d moves", c.Op, h.Term, h.Spec.Source, h.Seq, h.Against, h.Input.MaxMoves)] = true
 	}
 	if w.holdAsks {
 		w.asks = append(w.asks, c)
@@ -416,6 +437,15 @@ func (a args) num(key string, def int) int {
 	return n
 }
 
+// seq gives a number that may be left out.
+func (a args) seq(key string) *uint64 {
+	if !a.has(key) {
+		return nil
+	}
+	n := uint64(a.num(key, 0))
+	return &n
+}
+
 func (a args) has(key string) bool { return a.str(key, "") != "" }
 
 // shards reads the bare numbers and ranges among the arguments.
@@ -522,12 +552,31 @@ func (w *world) exec(t *testing.T, d *datadriven.TestData) {
 		v, _ := w.machines[w.leader].State().Strategy(typ)
 		w.printf("%d: %s worked=%t failed=%q", v.Seq, v.Spec.Source, v.Worked, v.Failed.Source)
 	case "swap": // swap NAME [expect=N]
-		q := SwapStrategy{Type: typ, Spec: specOf(arg(0))}
-		if a.has("expect") {
-			n := uint64(a.num("expect", 0))
-			q.Expect = &n
+		w.request(SwapStrategy{Type: typ, Spec: specOf(arg(0)), Expect: a.seq("expect")})
+	case "shadow": // shadow NAME|off [expect=N] [shadow=N]
+		q := SetShadow{Type: typ, Expect: a.seq("expect"), Shadow: a.seq("shadow")}
+		if arg(0) != "off" {
+			q.Spec = specOf(arg(0))
 		}
 		w.request(q)
+	case "promote": // promote [expect=N] [shadow=N]
+		w.request(PromoteShadow{Type: typ, Expect: a.seq("expect"), Shadow: a.seq("shadow")})
+	case "rollback": // rollback [expect=N]
+		w.request(RollBack{Type: typ, Expect: a.seq("expect")})
+	case "show-shadow": // what is said of the shadow, and the comparisons that it was asked in since the last look
+		v, _ := w.machines[w.leader].State().Strategy(typ)
+		if v.Shadow.On() {
+			w.printf("shadow %d: %s", v.Shadow.Seq, v.Shadow.Spec.Source)
+		}
+		if v.HasPrevious {
+			w.printf("before it: %s", v.Previous.Source)
+		}
+		for _, s := range slices.Sorted(maps.Keys(w.shadows)) {
+			w.printf("asked %s", s)
+		}
+		clear(w.shadows)
+	case "show-prepared": // say which strategies servers are told to make ready from now on
+		w.prepared = true
 	case "drain": // drain a [off]
 		w.request(DrainNode{Node: who(arg(0)).Node, On: !a.has("off")})
 	case "move": // move 3 to=b

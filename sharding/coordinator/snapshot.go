@@ -105,6 +105,13 @@ type strategyForm struct {
 	Reverted protocol.StrategySpec   `cbor:"4,keyasint"`
 	Why      string                  `cbor:"5,keyasint"`
 	Failed   uint32                  `cbor:"6,keyasint"`
+	Shadow   shadowForm              `cbor:"7,keyasint,omitzero"` // left out where there never was one
+}
+
+type shadowForm struct {
+	Seq  uint64                `cbor:"0,keyasint"`
+	Spec protocol.StrategySpec `cbor:"1,keyasint,omitzero"`
+	Set  int64                 `cbor:"2,keyasint"`
 }
 
 type passForm struct {
@@ -162,8 +169,9 @@ func (t *typeState) form() typeForm {
 		Name: t.name, NumShards: t.numShards, Created: t.created, Changed: t.changed, Eager: t.eager, Expect: t.expect,
 		State: make([]byte, len(t.state)), Owner: pack32(t.owner), Target: pack32(t.target), Source: pack32(t.source),
 		Epoch: pack64(t.epoch), Chain: pack64(t.chain), Granted: pack64(t.granted), ChangedAt: pack64(t.changedAt), Decided: pack64(t.decided),
-		Strategy: strategyForm{t.strategy.seq, t.strategy.spec, t.strategy.worked, t.strategy.good, t.strategy.reverted, t.strategy.why, t.strategy.failed},
-		Pass:     passForm{t.pass.index, t.pass.seed, t.pass.now, t.pass.cause},
+		Strategy: strategyForm{t.strategy.seq, t.strategy.spec, t.strategy.worked, t.strategy.good, t.strategy.reverted, t.strategy.why, t.strategy.failed,
+			shadowForm{t.strategy.shadow.seq, t.strategy.shadow.spec, t.strategy.shadow.set}},
+		Pass: passForm{t.pass.index, t.pass.seed, t.pass.now, t.pass.cause},
 	}
 	for i, st := range t.state {
 		f.State[i] = byte(st)
@@ -303,7 +311,8 @@ func (f *typeForm) restore(slots uint32) (*typeState, error) {
 		}
 	}
 	g := f.Strategy
-	t.strategy = strategyState{seq: g.Seq, spec: g.Spec, worked: g.Worked, failed: g.Failed, good: g.Good, reverted: g.Reverted, why: g.Why}
+	t.strategy = strategyState{seq: g.Seq, spec: g.Spec, worked: g.Worked, failed: g.Failed, good: g.Good, reverted: g.Reverted, why: g.Why,
+		shadow: shadowState{seq: g.Shadow.Seq, spec: g.Shadow.Spec, set: g.Shadow.Set}}
 	t.pass = pass{f.Pass.Index, f.Pass.Seed, f.Pass.Now, f.Pass.Cause}
 	return t, err
 }

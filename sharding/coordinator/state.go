@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"bytes"
 	"maps"
 	"slices"
 	"sort"
@@ -113,6 +114,22 @@ type strategyState struct {
 	good     []protocol.StrategySpec // earlier ones that have worked, newest last, at most maxGood
 	reverted protocol.StrategySpec   // the one that failed too often, while its substitute is in force
 	why      string                  // it was reverted
+	shadow   shadowState
+}
+
+// shadowState is the candidate that runs beside a type's strategy, without effect.
+type shadowState struct {
+	seq  uint64                // grows by one at each change, its end too; 0: there never was one
+	spec protocol.StrategySpec // without a module: none at present
+	set  int64                 // State.now when it was set
+}
+
+func (h *shadowState) on() bool { return h.spec.Digest != [32]byte{} }
+
+// change sets another shadow, or none.
+func (h *shadowState) change(spec protocol.StrategySpec, now int64) {
+	h.seq++
+	h.spec, h.set = spec, now
 }
 
 const maxGood = 4
@@ -363,7 +380,21 @@ type StrategyView struct {
 	Good     []protocol.StrategySpec // earlier ones that worked, newest last
 	Failed   protocol.StrategySpec   // the one that the strategy in force is the substitute of; zero: an operator or a file has set this one
 	Failure  string
+	// Previous is what a rollback activates; false: nothing worked before that is not in force already.
+	Previous    protocol.StrategySpec
+	HasPrevious bool
+	Shadow      ShadowView
 }
+
+// ShadowView is the candidate that runs beside a type's strategy, without effect (spec 1.4).
+type ShadowView struct {
+	Seq  uint64                // of the last change; 0: there never was one
+	Spec protocol.StrategySpec // zero: none at present
+	Set  int64                 // logical time of the last change, in ms since 1970
+}
+
+// On says that a shadow runs.
+func (v ShadowView) On() bool { return v.Spec.Digest != [32]byte{} }
 
 // Strategy gives a type's strategy; false for an unknown type.
 func (s *State) Strategy(t sharding.TypeName) (StrategyView, bool) {
@@ -371,8 +402,36 @@ func (s *State) Strategy(t sharding.TypeName) (StrategyView, bool) {
 	if ts == nil {
 		return StrategyView{}, false
 	}
-	g := ts.strategy
-	return StrategyView{Seq: g.seq, Spec: g.spec, Worked: g.worked, Failures: g.failed, Good: slices.Clone(g.good), Failed: g.reverted, Failure: g.why}, true
+	g := &ts.strategy
+	v := StrategyView{Seq: g.seq, Spec: g.spec, Worked: g.worked, Failures: g.failed, Good: slices.Clone(g.good), Failed: g.reverted, Failure: g.why,
+		Shadow: ShadowView{Seq: g.shadow.seq, Spec: g.shadow.spec, Set: g.shadow.set}}
+	if i := g.previous(); i >= 0 {
+		v.Previous, v.HasPrevious = g.good[i], true
+	}
+	return v, true
+}
+
+// Modules lists what the types' strategies may need: those in force, their shadows, and those that a rollback or a revert goes back to. Each once, in
+// order. A server that votes has them all (spec 1.4).
+func (s *State) Modules() [][32]byte {
+	seen := map[[32]byte]bool{{}: true} // no digest: the built-in hash, which is no module
+	var out [][32]byte
+	add := func(d [32]byte) {
+		if !seen[d] {
+			seen[d] = true
+			out = append(out, d)
+		}
+	}
+	for _, t := range s.types {
+		g := &t.strategy
+		add(g.spec.Digest)
+		add(g.shadow.spec.Digest)
+		for _, spec := range g.good {
+			add(spec.Digest)
+		}
+	}
+	slices.SortFunc(out, func(a, b [32]byte) int { return bytes.Compare(a[:], b[:]) })
+	return out
 }
 
 // Pins lists the pinned shards of a type, sorted.

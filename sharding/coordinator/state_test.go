@@ -45,7 +45,11 @@ func drawEntry(t *rapid.T, s *State) *protocol.Entry {
 	ses := []protocol.ShardEpoch{{Shard: shard, Epoch: epoch}}
 	cause := rapid.SampledFrom([]protocol.Cause{protocol.CauseLapsed, protocol.CauseStopped, protocol.CauseSuperseded}).Draw(t, "cause")
 	e := &protocol.Entry{V: protocol.Version, Now: rapid.Int64Range(0, 1000).Draw(t, "now")}
-	switch rapid.IntRange(0, 15).Draw(t, "kind") {
+	shadow := view.Shadow.Seq
+	if !fits("shadow fits") {
+		shadow++
+	}
+	switch rapid.IntRange(0, 18).Draw(t, "kind") {
 	case 0, 1, 2:
 		var regions []protocol.RegionInfo
 		for _, n := range propTypes {
@@ -94,6 +98,15 @@ func drawEntry(t *rapid.T, s *State) *protocol.Entry {
 			e.Kind, e.SetStrategy, e.StrategyOutcome = protocol.KindStrategyOutcome, nil, &protocol.StrategyOutcome{Type: typ, Seq: seq,
 				Failure: rapid.SampledFrom([]string{"", "trap: x"}).Draw(t, "failure")}
 		}
+	case 16:
+		e.Kind, e.SetShadow = protocol.KindSetShadow, &protocol.SetShadow{Type: typ, Expect: seq, Shadow: shadow, Cause: protocol.CauseOperator}
+		if fits("begins") {
+			e.SetShadow.Spec = specOf(rapid.SampledFrom([]string{"x", "yy"}).Draw(t, "shadow"))
+		}
+	case 17:
+		e.Kind, e.Promote = protocol.KindPromote, &protocol.Promote{Type: typ, Expect: seq, Shadow: shadow}
+	case 18:
+		e.Kind, e.Rollback = protocol.KindRollback, &protocol.Rollback{Type: typ, Expect: seq}
 	}
 	return e
 }

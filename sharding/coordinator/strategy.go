@@ -99,3 +99,30 @@ func (m *Machine) prepare(t *typeState) {
 		m.do(PrepareStrategy{Type: t.name, Spec: t.strategy.spec})
 	}
 }
+
+// tellSet notes that somebody chose another strategy.
+func (m *Machine) tellSet(t sharding.TypeName, cause protocol.Cause) {
+	v, _ := m.state.Strategy(t)
+	m.note(Note{Kind: NoteStrategySet, Type: t, Text: fmt.Sprintf("the strategy of %s is now %s: %s", t, sourceText(v.Spec), because(cause))})
+}
+
+// tellEnded notes the end of a shadow.
+func (m *Machine) tellEnded(r Result, why string) {
+	if r.Shadow != "" {
+		m.note(Note{Kind: NoteShadowEnded, Type: r.Shadow, Text: fmt.Sprintf("%s has no shadow any more: %s", r.Shadow, why)})
+	}
+}
+
+// shadowAsk is a question's form for the type's shadow; nil: there is none, or it could not have answered with a move.
+func (m *Machine) shadowAsk(r *run, t *typeState, a *asking) *ShadowAsk {
+	h := &t.strategy.shadow
+	if !h.on() {
+		return nil
+	}
+	in := *a.input // what it points to is changed by nobody
+	in.Config, in.MaxMoves = h.spec.Config, uint64(room(r, &h.spec))
+	if in.MaxMoves == 0 {
+		return nil
+	}
+	return &ShadowAsk{Term: m.term, Against: t.strategy.seq, Seq: h.seq, Spec: h.spec, Input: &in}
+}

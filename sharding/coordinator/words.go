@@ -33,6 +33,10 @@ func because(c protocol.Cause) string {
 		return "from a node's configuration"
 	case protocol.CauseSwap:
 		return "an operator swapped it"
+	case protocol.CausePromote:
+		return "an operator promoted the shadow"
+	case protocol.CauseRollback:
+		return "an operator went back to it"
 	case protocol.CauseMembership:
 		return "nodes have come or gone"
 	case protocol.CauseInterval:

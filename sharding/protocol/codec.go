@@ -203,6 +203,9 @@ func (e *Entry) check() error {
 		{KindSetStrategy, e.SetStrategy != nil},
 		{KindStrategyOutcome, e.StrategyOutcome != nil},
 		{KindReleaseHandovers, e.ReleaseHandovers != nil},
+		{KindSetShadow, e.SetShadow != nil},
+		{KindPromote, e.Promote != nil},
+		{KindRollback, e.Rollback != nil},
 	} {
 		if b.set {
 			set++
@@ -225,6 +228,7 @@ var kindNames = [256]string{
 	KindCompleteHandOff: "complete_hand_off", KindFenceShards: "fence_shards", KindReleaseShards: "release_shards",
 	KindPinShard: "pin_shard", KindSetPaused: "set_paused", KindSetStrategy: "set_strategy",
 	KindStrategyOutcome: "strategy_outcome", KindReleaseHandovers: "release_handovers",
+	KindSetShadow: "set_shadow", KindPromote: "promote", KindRollback: "rollback",
 }
 
 // String gives the kind's name.

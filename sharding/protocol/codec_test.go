@@ -104,6 +104,11 @@ func entries() []*Entry {
 		e(KindStrategyOutcome, func(e *Entry) {
 			e.StrategyOutcome = &StrategyOutcome{Type: "counter", Seq: 2, Failure: "trap: unreachable"}
 		}),
+		e(KindSetShadow, func(e *Entry) {
+			e.SetShadow = &SetShadow{Type: "counter", Spec: spec, Expect: 2, Shadow: 3, Cause: CauseOperator}
+		}),
+		e(KindPromote, func(e *Entry) { e.Promote = &Promote{Type: "counter", Expect: 2, Shadow: 3} }),
+		e(KindRollback, func(e *Entry) { e.Rollback = &Rollback{Type: "counter", Expect: 2} }),
 		e(KindReleaseHandovers, func(e *Entry) { e.ReleaseHandovers = &ReleaseHandovers{Type: "counter", Shards: epochs} }),
 	}
 }

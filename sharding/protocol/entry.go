@@ -27,6 +27,9 @@ const (
 	KindSetStrategy      Kind = 30
 	KindStrategyOutcome  Kind = 31
 	KindReleaseHandovers Kind = 29
+	KindSetShadow        Kind = 32
+	KindPromote          Kind = 33
+	KindRollback         Kind = 34
 )
 
 // Command identifies one request of one client, so that a retry is known (spec 2.4, 3.2).
@@ -63,6 +66,9 @@ type Entry struct {
 	SetStrategy      *SetStrategy      `cbor:"27,keyasint,omitempty"`
 	StrategyOutcome  *StrategyOutcome  `cbor:"28,keyasint,omitempty"`
 	ReleaseHandovers *ReleaseHandovers `cbor:"29,keyasint,omitempty"`
+	SetShadow        *SetShadow        `cbor:"30,keyasint,omitempty"`
+	Promote          *Promote          `cbor:"31,keyasint,omitempty"`
+	Rollback         *Rollback         `cbor:"32,keyasint,omitempty"`
 }
 
 // CreateCluster is the first entry of a cluster's log.
@@ -148,6 +154,8 @@ const (
 	CauseOperator   Cause = "operator"
 	CauseFile       Cause = "file"
 	CauseSwap       Cause = "swap"
+	CausePromote    Cause = "promote"
+	CauseRollback   Cause = "rollback"
 	CauseMembership Cause = "membership"
 	CauseInterval   Cause = "interval"
 )
@@ -303,4 +311,27 @@ type StrategyOutcome struct {
 	Type    sharding.TypeName `cbor:"0,keyasint"`
 	Seq     uint64            `cbor:"1,keyasint"`
 	Failure string            `cbor:"2,keyasint,omitempty"` // empty: it worked
+}
+
+// SetShadow runs a strategy beside the one in force of a type, without effect (spec 1.4), if the strategy in force is still Expect and the shadow
+// still Shadow (its Seq; 0: there never was one). A Spec without a module ends the shadow.
+type SetShadow struct {
+	Type   sharding.TypeName `cbor:"0,keyasint"`
+	Spec   StrategySpec      `cbor:"1,keyasint"`
+	Expect uint64            `cbor:"2,keyasint"`
+	Shadow uint64            `cbor:"3,keyasint"`
+	Cause  Cause             `cbor:"4,keyasint"`
+}
+
+// Promote activates the shadow of a type and ends it as a shadow, if the strategy in force is still Expect and the shadow still Shadow.
+type Promote struct {
+	Type   sharding.TypeName `cbor:"0,keyasint"`
+	Expect uint64            `cbor:"1,keyasint"`
+	Shadow uint64            `cbor:"2,keyasint"`
+}
+
+// Rollback activates the strategy that worked before the one in force, if that is still Expect. What it goes back from is not gone back to.
+type Rollback struct {
+	Type   sharding.TypeName `cbor:"0,keyasint"`
+	Expect uint64            `cbor:"1,keyasint"`
 }

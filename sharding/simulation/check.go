@@ -19,6 +19,7 @@ func Checkers(bounds Bounds) []Checker {
 	return []Checker{
 		newOneOwner(), newEpochsGrow(), newCovered(), newTermFence(), newBarrier(), newRecheck(), newLongestTTL(bounds), newRevisions(), newSameState(),
 		newOneHandOff(), newNothingLost(bounds), newOrder(), newAskEnds(), newBufferBounds(), newProgress("I15"), newReasons(bounds), newProgress("I17"),
+		newStored(), newDecides(), newSettles(),
 	}
 }
 

@@ -104,6 +104,14 @@ func TestCheckers(t *testing.T) {
 	carried, came := Carried{20e9, sent(1, 0).Command, alice, bob}, Came{21e9, sent(1, 0).Command, bob}
 	gaveUp := func(reason string) Fact { return DeadLettered{21e9, bob, sent(1, 0).Command, reason} }
 	ended := func(m sharding.Member, at int64) Fact { return Disturbed{Global: at, Kind: DisturbedProcess, A: m} }
+	mine := [32]byte{7}
+	decided := func(by [32]byte, cause protocol.Cause, inForce [32]byte) Applied {
+		e := plan(alice, 1, cause)
+		e.PlanMoves.Decision.Digest = by
+		a := applied(9, e, homed(alice, 1, 5), to(bob, homed(alice, 1, 5)))
+		a.Digest = inForce
+		return a
+	}
 	soon := sent(1, 1)
 	soon.Wait = 1e9
 	full := func(m sharding.Member, at int64) Fact { return Disturbed{Global: at, Kind: DisturbedBuffer, A: m} }
@@ -261,6 +269,22 @@ func TestCheckers(t *testing.T) {
 		{"fenced while at home", "I16", []Fact{applied(8, fence(protocol.CauseTimeout), homed(alice, 1, 5), in(protocol.Fenced, homed(alice, 1, 5)))}, "no handoff has timed out"},
 		{"fenced without a cause", "I16", []Fact{applied(8, fence(""), homed(alice, 1, 5), in(protocol.Fenced, homed(alice, 1, 5)))}, "cause"},
 		{"moved by a lease", "I16", []Fact{applied(9, &protocol.Entry{Kind: protocol.KindGrantLeases}, homed(alice, 1, 5), homed(bob, 2, 9))}, "move nothing"},
+
+		{"a majority has it", "I18", []Fact{Activated{Index: 5, Type: "cart", Digest: mine, Chosen: true, Have: 2, Servers: 3}}, ""},
+		{"one has it", "I18", []Fact{Activated{Index: 5, Type: "cart", Digest: mine, Chosen: true, Have: 1, Servers: 3}}, "1 of 3 servers"},
+		{"half of them have the shadow", "I18", []Fact{Activated{Index: 5, Type: "cart", Digest: mine, Shadow: true, Chosen: true, Have: 2, Servers: 4}}, "shadow: true"},
+		{"a failure brings it back", "I18", []Fact{Activated{Index: 5, Type: "cart", Digest: mine, Have: 1, Servers: 3}}, ""},
+
+		{"in force", "I19", []Fact{Acted{Member: alice, Entry: decided(mine, "", mine).Entry, Ready: true}, decided(mine, protocol.CauseRebalance, mine)}, ""},
+		{"a shadow decides", "I19", []Fact{decided(mine, protocol.CauseRebalance, [32]byte{8})}, "follows from module 07000000, and 08000000 is in force"},
+		{"hash moves a shard", "I19", []Fact{decided([32]byte{}, protocol.CauseRebalance, mine)}, "no strategy has asked"},
+		{"hash empties a node", "I19", []Fact{decided([32]byte{}, protocol.CauseDrain, mine)}, ""},
+		{"not ready", "I19", []Fact{Acted{Member: alice, Entry: decided(mine, "", mine).Entry}}, "not ready there"},
+
+		{"all alike", "I20", []Fact{Settled{Server: alice, Type: "cart", Strategy: mine, Leads: true, Ready: true}, Settled{Server: bob, Type: "cart", Strategy: mine}, Settled{Server: bob, Type: "user"}}, ""},
+		{"another strategy", "I20", []Fact{Settled{Server: alice, Type: "cart", Strategy: mine}, Settled{Server: bob, Type: "cart"}}, "b@02000000 has 00000000"},
+		{"another shadow", "I20", []Fact{Settled{Server: alice, Type: "cart", Strategy: mine}, Settled{Server: bob, Type: "cart", Strategy: mine, Shadow: mine}}, "and 07000000"},
+		{"the leader is not ready", "I20", []Fact{Settled{Server: alice, Type: "cart", Strategy: mine, Leads: true}}, "has not made the strategy"},
 	} {
 		t.Run(c.invariant+"/"+c.name, func(t *testing.T) {
 			for _, checker := range Checkers(Bounds{HandOff: 2e9, LeaseTTL: 1000, Memory: 4e9, Lag: 1e9}) {

@@ -51,6 +51,8 @@ type (
 		Leads  uint64 // the term of which it was last told that it leads
 		At     sharding.Instant
 		Entry  *protocol.Entry
+		// Ready: the entry follows from no module's decision, or from that of one that is ready on this server.
+		Ready bool
 	}
 	// Applied: an entry was applied for the first time on any server. Members, Pins and Strategy (the number of its type's) are as before the entry.
 	Applied struct {
@@ -63,6 +65,25 @@ type (
 		Pins    map[ShardKey]sharding.NodeID
 
 		Strategy uint64
+		Digest   [32]byte // of that strategy
+	}
+	// Activated: an entry put a module to use for a type, in force or as a shadow. Have of Servers had it in their stores.
+	Activated struct {
+		Index  uint64
+		Type   sharding.TypeName
+		Digest [32]byte
+		Shadow bool
+		// Chosen: by an operator. What a failure brings back was stored when it was chosen, and some server may have lost it since.
+		Chosen        bool
+		Have, Servers int
+	}
+	// Settled: what a server takes for a type's strategy in the end. Leads: it leads; Ready: it could call it.
+	Settled struct {
+		Server       sharding.Member
+		Type         sharding.TypeName
+		Strategy     [32]byte
+		Shadow       [32]byte
+		Leads, Ready bool
 	}
 	// Digested: the digest of a server's snapshot at an index.
 	Digested struct {
@@ -217,6 +238,8 @@ func (Elected) fact()          {}
 func (Barriered) fact()        {}
 func (Acted) fact()            {}
 func (Applied) fact()          {}
+func (Activated) fact()        {}
+func (Settled) fact()          {}
 func (Digested) fact()         {}
 func (RegisterReceived) fact() {}
 func (Judged) fact()           {}

@@ -30,6 +30,10 @@ func faultKinds() []faultKind {
 		{"crash of the leader", 4, true, func(w *world) { w.crashFor(w.leaderNode(), w.upTo(4*time.Second)) }},
 		{"quick restart", 3, true, func(w *world) { w.crashFor(w.anyNode(), w.upTo(50*time.Millisecond)) }},
 		{"data lost", 2, true, func(w *world) { w.loseData(w.upTo(2 * time.Second)) }},
+		{"modules lost", 2, true, func(w *world) {
+			w.crashFor(w.forgetful, w.upTo(2*time.Second))
+			w.forgetful.modules = map[[32]byte]bool{} // but for those of its file, once it starts
+		}},
 		{"stop with drain", 3, true, func(w *world) { w.stopNode(w.anyNode(), true) }},
 		{"stop", 2, true, func(w *world) { w.stopNode(w.anyNode(), false) }},
 		{"pause", 7, true, func(w *world) { w.pauseFor(w.anyNode(), w.upTo(w.ttl*2)) }},
@@ -81,10 +85,17 @@ func faultKinds() []faultKind {
 			w.ask(coordinator.Pause{On: true}, nil)
 			w.soon(w.upTo(2*time.Second), func() { w.ask(coordinator.Pause{}, nil) })
 		}},
-		{"swap", 4, false, func(w *world) {
-			name := append([]string{"broken"}, strategyNames...)[w.rng.IntN(1+len(strategyNames))]
-			w.ask(coordinator.SwapStrategy{Type: w.types[w.rng.IntN(2)].name, Spec: spec(name), Cause: protocol.CauseOperator}, nil)
+		{"swap", 6, false, func(w *world) {
+			s := w.anySpec()
+			w.change(s, true, coordinator.SwapStrategy{Type: w.anyType(), Spec: s, Cause: protocol.CauseOperator})
 		}},
+		{"shadow", 7, false, func(w *world) {
+			s := w.anySpec()
+			w.change(s, true, coordinator.SetShadow{Type: w.anyType(), Spec: s})
+		}},
+		{"end of a shadow", 1, false, func(w *world) { w.ask(coordinator.SetShadow{Type: w.anyType()}, nil) }},
+		{"promote", 8, false, func(w *world) { w.promote(w.anyType()) }},
+		{"rollback", 6, false, func(w *world) { w.rollBack(w.anyType()) }},
 	}
 }
 

@@ -208,6 +208,7 @@ func (w *world) close() {
 		w.schedule(w.now+int64(100*time.Millisecond), nil, w.close)
 		return
 	}
+	w.settled()
 	w.observe(Ended{Global: w.now})
 	w.ended = true
 }

@@ -23,6 +23,7 @@ type node struct {
 	late   bool // joins while the cluster has run for a while
 
 	// In its data_dir:
+	modules map[[32]byte]bool
 	former  []sharding.Incarnation
 	cluster sharding.Incarnation
 }
@@ -48,6 +49,10 @@ type process struct {
 	client    *client
 
 	sessionLane, machineLane lane
+
+	ready    map[[32]byte]bool            // modules that are compiled here
+	wanted   map[sharding.TypeName]wanted // what this server is to have ready
+	fetching map[[32]byte]bool
 
 	closedFrom map[int]int64 // process id: when the last data stream from it was reported closed
 }
@@ -81,8 +86,11 @@ func (p *process) do(f func()) { p.w.do(p, f) }
 // start begins a new incarnation on a node.
 func (w *world) start(n *node) *process {
 	n.starts++
-	p := &process{w: w, node: n, id: len(w.procs), alive: true, closedFrom: map[int]int64{}}
+	p := &process{w: w, node: n, id: len(w.procs), alive: true, closedFrom: map[int]int64{}, ready: map[[32]byte]bool{}, wanted: map[sharding.TypeName]wanted{}, fetching: map[[32]byte]bool{}}
 	p.self = sharding.Member{Node: n.name, Incarnation: w.incarnation()}
+	for _, t := range w.types { // of its file
+		n.modules[digestOf(t.strategy)] = true
+	}
 	p.sessionLane.p, p.machineLane.p = p, p
 	w.procs = append(w.procs, p)
 	w.byMember[p.self] = p
@@ -475,6 +483,8 @@ func (p *process) machineCommand(c coordinator.Command) {
 	switch c := c.(type) {
 	case coordinator.Propose:
 		act.What, act.Entry = "propose", c.Entry
+		d := decision(c.Entry)
+		act.Ready = d == nil || d.Digest == [32]byte{} || p.ready[d.Digest]
 		w.observe(act)
 		p.raft.propose(c.Entry)
 	case coordinator.Barrier:
@@ -499,6 +509,14 @@ func (p *process) machineCommand(c coordinator.Command) {
 		act.What = "ask"
 		w.observe(act)
 		w.askStrategy(p, c)
+	case coordinator.PrepareStrategy:
+		want := p.wanted[c.Type]
+		want.strategy = c.Spec.Digest
+		p.want(c.Type, want)
+	case coordinator.PrepareShadow:
+		want := p.wanted[c.Type]
+		want.shadow = c.Spec.Digest
+		p.want(c.Type, want)
 	case coordinator.Answer:
 		w.answered(c)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/droverhq/drover/sharding/coordinator"
 	"github.com/droverhq/drover/sharding/region"
+	"github.com/droverhq/drover/sharding/rollout"
 )
 
 var (
@@ -80,13 +81,14 @@ func TestSeeds(t *testing.T) {
 		}
 		return
 	}
-	var done, steps, moves atomic.Int64
+	var done, steps, moves, changes atomic.Int64
 	began := time.Now()
 	results := make([]Result, *simSeeds)
 	parallel(*simSeeds, func(i int) bool {
 		results[i] = Run(Options{Seed: *simFrom + uint64(i)})
 		steps.Add(int64(results[i].Steps))
 		moves.Add(int64(results[i].Moves))
+		changes.Add(int64(results[i].Changes))
 		if n := done.Add(1); n%200 == 0 {
 			fmt.Fprintf(os.Stderr, "simulation: %d of %d seeds, %.1f a second\n", n, *simSeeds, float64(n)/time.Since(began).Seconds())
 		}
@@ -105,8 +107,9 @@ func TestSeeds(t *testing.T) {
 			t.Errorf("seed %d has %d steps and %d faults; spec 2.6 asks for %d and %d", r.Seed, r.Steps, r.Faults, minSteps, minFaults)
 		}
 	}
-	t.Logf("%d seeds, %d failed, %.1f a second; a seed has %d steps and %d moves on average", *simSeeds, failed,
-		float64(*simSeeds)/time.Since(began).Seconds(), steps.Load()/int64(*simSeeds), moves.Load()/int64(*simSeeds))
+	n := int64(*simSeeds)
+	t.Logf("%d seeds, %d failed, %.1f a second; a seed has %d steps, %d moves and %.1f changes of strategy on average", n, failed,
+		float64(n)/time.Since(began).Seconds(), steps.Load()/n, moves.Load()/n, float64(changes.Load())/float64(n))
 }
 
 // TestMapInParts runs seeds in which no map update fits into one frame: parts get lost, doubled and out of order, and every node has the whole map in the
@@ -153,6 +156,24 @@ func TestSameSeedSameRun(t *testing.T) {
 	}
 }
 
+// TestDeafShadow runs seeds with what shadows say and without it: both are the same run, to the last event (spec 1.4).
+func TestDeafShadow(t *testing.T) {
+	asked := 0
+	for seed := uint64(1); seed <= 6; seed++ {
+		a, b := sha256.New(), sha256.New()
+		asked += Run(Options{Seed: seed, Trace: a}).Shadowed
+		if n := Run(Options{Seed: seed, Trace: b, DeafShadow: true}).Shadowed; n != 0 {
+			t.Fatalf("seed %d: %d questions to a shadow that hears none", seed, n)
+		}
+		if !bytes.Equal(a.Sum(nil), b.Sum(nil)) {
+			t.Errorf("seed %d: what a shadow says changes the run", seed)
+		}
+	}
+	if asked < 20 {
+		t.Errorf("shadows were asked %d times: the seeds show nothing", asked)
+	}
+}
+
 // TestMutations takes out one safety rule each; the simulation must fail within 1 000 seeds (spec 2.6). Where a checker sees the missing rule
 // itself it is blinded in a second round: what the rule is there to prevent must show too. What a leader does before its barrier the term check and
 // the re-check at apply make harmless, but for one thing: from an old state it takes the longest lease for too short, and gives a shard away that
@@ -169,6 +190,8 @@ func TestMutations(t *testing.T) {
 		{"ordering holds", Options{Region: region.Mutations{Holds: true}}},
 		{"re-check at apply", Options{Coordinator: coordinator.Mutations{RecheckApply: true}}},
 		{"suspension", Options{Region: region.Mutations{Lease: true}}},
+		{"majority before the entry", Options{Rollout: rollout.Mutations{Majority: true}}},
+		{"shadow's want of effect", Options{Coordinator: coordinator.Mutations{Shadow: true}}},
 	}
 	if *simSeeds >= 1000 { // by their consequences some rules take hundreds of seeds
 		mutations = append(mutations, []mutation{
@@ -176,6 +199,7 @@ func TestMutations(t *testing.T) {
 			{"lease margin, unseen by I7", Options{Coordinator: coordinator.Mutations{LeaseMargin: true}, Blind: []string{"I7"}}},
 			{"re-check at apply, unseen by I6", Options{Coordinator: coordinator.Mutations{RecheckApply: true}, Blind: []string{"I6"}}},
 			{"re-check at apply, unseen by I6 and I15", Options{Coordinator: coordinator.Mutations{RecheckApply: true}, Blind: []string{"I6", "I15"}}},
+			{"majority before the entry, unseen by I18", Options{Rollout: rollout.Mutations{Majority: true}, Blind: []string{"I18"}}},
 			{"suspension, unseen by I3 and I11", Options{Region: region.Mutations{Lease: true}, Blind: []string{"I3", "I11"}}},
 		}...)
 	}

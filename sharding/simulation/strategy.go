@@ -3,6 +3,7 @@ package simulation
 import (
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -25,30 +26,57 @@ type strategies struct {
 
 func digestOf(name string) [32]byte { return sha256.Sum256([]byte("strategy " + name)) }
 
-func strategyBy(digest [32]byte) (pluginapi.Strategy, bool) {
-	switch digest {
-	case digestOf("hash"):
-		return hash.Strategy{}, true
-	case digestOf("leastshard"):
-		return leastshard.Strategy{}, true
-	case digestOf("rendezvous"):
-		return rendezvous.Strategy{}, true
-	case digestOf("restless"):
-		return restless{}, true
-	case digestOf("broken"):
-		return broken{}, true
+// variants is how many modules there are of each policy: those but the first are in no node's file, and so in no store until somebody brings them.
+const variants = 4
+
+// moduleName names a module of a policy.
+func moduleName(policy string, variant int) string {
+	if variant == 0 {
+		return policy
 	}
-	return nil, false
+	return fmt.Sprintf("%s-%d", policy, variant)
 }
 
-// askStrategy runs a strategy call natively. The answer comes later, or fails as a call in wazero can.
+// policies finds the policy that a module holds.
+var policies = func() map[[32]byte]pluginapi.Strategy {
+	out := map[[32]byte]pluginapi.Strategy{}
+	for _, p := range []struct {
+		name   string
+		policy pluginapi.Strategy
+	}{{"hash", hash.Strategy{}}, {"leastshard", leastshard.Strategy{}}, {"rendezvous", rendezvous.Strategy{}}, {"restless", restless{}}, {"broken", broken{}}} {
+		for v := range variants {
+			out[digestOf(moduleName(p.name, v))] = p.policy
+		}
+	}
+	return out
+}()
+
+// askStrategy runs a strategy call natively, once its module is ready here. The answer comes later, or fails as a call in wazero can. What the shadow
+// says goes nowhere.
 func (w *world) askStrategy(p *process, ask coordinator.AskStrategy) {
+	if ask.Shadow != nil && !w.opts.DeafShadow && p.ready[ask.Shadow.Spec.Digest] {
+		w.result.Shadowed++
+		shadowed(ask)
+	}
+	w.whenReady(p, ask.Spec.Digest, readyPatience, func(ready bool) { w.callStrategy(p, ask, ready) })
+}
+
+// shadowed is a shadow's call. What it says is dropped here, so that a run is the same with it and without.
+func shadowed(ask coordinator.AskStrategy) {
+	s := policies[ask.Shadow.Spec.Digest]
+	if ask.Op == pluginapi.OpAllocate {
+		s.Allocate(ask.Shadow.Input, ask.Shards)
+	} else {
+		s.Rebalance(ask.Shadow.Input)
+	}
+}
+
+func (w *world) callStrategy(p *process, ask coordinator.AskStrategy, ready bool) {
 	answer := coordinator.StrategyAnswered{Ask: ask.Ask, Record: sha256.Sum256([]byte{byte(ask.Ask)})}
-	run, known := strategyBy(ask.Spec.Digest)
 	var err error
-	switch {
-	case !known:
-		answer.Failure = &coordinator.StrategyFailure{Verdict: "missing", Detail: "no such module here"}
+	switch run := policies[ask.Spec.Digest]; {
+	case !ready:
+		answer.Failure = &coordinator.StrategyFailure{Verdict: "missing", Detail: "the module is not here"}
 	case w.strategy.failing || w.rng.IntN(40) == 0:
 		verdict := []string{"trap", "fuel", "depth", "output", "budget"}[w.rng.IntN(5)]
 		answer.Failure = &coordinator.StrategyFailure{Verdict: verdict, Detail: "simulated"}

@@ -13,6 +13,7 @@ import (
 	"github.com/droverhq/drover/sharding/coordinator"
 	"github.com/droverhq/drover/sharding/protocol"
 	"github.com/droverhq/drover/sharding/region"
+	"github.com/droverhq/drover/sharding/rollout"
 )
 
 // Options says which run to do.
@@ -21,6 +22,9 @@ type Options struct {
 	Trace       io.Writer // every event and command, if set
 	Coordinator coordinator.Mutations
 	Region      region.Mutations
+	Rollout     rollout.Mutations
+	// DeafShadow drops the questions to shadows: a run must be the same with their answers and without.
+	DeafShadow bool
 	// Blind names checkers that do not judge, by their number (I1 and so on): what else notices a mutation?
 	Blind []string
 	// MapPart cuts map updates into parts of so many shards, to see parts lost and out of order; 0: as the coordinator does.
@@ -39,6 +43,8 @@ type Result struct {
 	Begun     int
 	Moves     int // planned moves that began
 	Elections int
+	Shadowed  int           // questions that a shadow has answered
+	Changes   int           // of strategies and shadows, by operators, that were recorded
 	Time      time.Duration // virtual
 	Violation *Violation
 }
@@ -87,22 +93,25 @@ type world struct {
 	maxBytes       int
 	types          []*simType
 
-	nodes    []*node
-	procs    []*process // all that ever were
-	byMember map[sharding.Member]*process
-	net      *network
-	stuck    map[ShardKey]bool // their Stop hangs
-	quiet    bool              // clients rest
-	calm     bool              // faults have ended: entities work and stop quickly
-	ended    bool
-	probes   int           // open
-	askFor   time.Duration // longest deadline of the clients' asks
+	nodes []*node
+	// forgetful is the one server that may lose its modules: of those that are on a majority, others keep one.
+	forgetful *node
+	procs     []*process // all that ever were
+	byMember  map[sharding.Member]*process
+	net       *network
+	stuck     map[ShardKey]bool // their Stop hangs
+	quiet     bool              // clients rest
+	calm      bool              // faults have ended: entities work and stop quickly
+	ended     bool
+	probes    int           // open
+	askFor    time.Duration // longest deadline of the clients' asks
 
 	leaders   map[uint64]sharding.Member // term → who won it
 	lastTerm  uint64
 	log       []raftEntry // as committed: log[i] has index i+1
 	applied   uint64      // highest index applied by any server
 	canon     map[ShardKey]protocol.ShardRecord
+	inForce   []coordinator.StrategyView // of each type, by the newest entry
 	effects   map[effectKey]effectOf
 	contacted map[ShardKey]bool
 	past      []coordinatorSend
@@ -201,9 +210,10 @@ func (w *world) setUp() {
 				offset: w.rng.Int64N(int64(1000 * time.Hour)), rate: 1 + maxDrift*(2*w.rng.Float64()-1),
 				jump: time.Duration(w.rng.Int64N(int64(4*time.Second))) - 2*time.Second,
 			},
-			disk: &raftDisk{first: 1, votedFor: -1},
+			disk: &raftDisk{first: 1, votedFor: -1}, modules: map[[32]byte]bool{},
 		})
 	}
+	w.forgetful = w.nodes[w.rng.IntN(w.servers)]
 	w.net = newNetwork(w, n)
 	if last := n - 1; last > w.servers && w.rng.IntN(3) == 0 {
 		w.nodes[w.servers].late = true
@@ -357,13 +367,16 @@ func (p *process) applyEntry(index, term uint64, e *protocol.Entry) {
 			fact = Applied{Global: w.now, Index: index, Term: term, Entry: e}
 			if e.Kind == protocol.KindPlanMoves || e.Kind == protocol.KindAssignHomes || e.Kind == protocol.KindCompleteHandOff {
 				fact.Members, fact.Pins = viewMembers(p.machine.State()), w.viewPins(p.machine.State())
-				fact.Strategy = strategyOf(p.machine.State(), e)
+				fact.Strategy, fact.Digest = strategyOf(p.machine.State(), e)
 			}
 		}
+		before := w.inForce
 		p.runMachine(coordinator.Committed{Index: index, Term: term, Entry: w.overLog(e)})
 		if first && e.Kind != protocol.KindGrantLeases {
 			fact.Changes = w.changes(p.machine.State())
 			w.observe(fact)
+			w.inForce = w.strategiesOf(p.machine.State())
+			w.activated(e, before)
 		}
 		if index%w.digestEvery == 0 {
 			data, err := p.machine.Snapshot()
@@ -399,8 +412,8 @@ func (w *world) changes(s *coordinator.State) []Change {
 	return out
 }
 
-// strategyOf is the number of the strategy in force for the type that an entry decides on.
-func strategyOf(s *coordinator.State, e *protocol.Entry) uint64 {
+// strategyOf is the number of the strategy in force for the type that an entry decides on, and its digest.
+func strategyOf(s *coordinator.State, e *protocol.Entry) (uint64, [32]byte) {
 	var t sharding.TypeName
 	switch {
 	case e.PlanMoves != nil:
@@ -409,7 +422,7 @@ func strategyOf(s *coordinator.State, e *protocol.Entry) uint64 {
 		t = e.AssignHomes.Type
 	}
 	v, _ := s.Strategy(t)
-	return v.Seq
+	return v.Seq, v.Spec.Digest
 }
 
 func viewMembers(s *coordinator.State) map[sharding.Member]MemberView {
@@ -466,7 +479,7 @@ func (w *world) effect(p *process, to sharding.Member, r *protocol.Reply) {
 
 // honest says that every machine keeps every rule: then no region may see a lie.
 func (w *world) honest() bool {
-	return w.opts.Region == region.Mutations{} && w.opts.Coordinator == coordinator.Mutations{}
+	return w.opts.Region == region.Mutations{} && w.opts.Coordinator == coordinator.Mutations{} && w.opts.Rollout == rollout.Mutations{}
 }
 
 // bounds tells how full a region's buffers are.

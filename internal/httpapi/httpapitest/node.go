@@ -38,6 +38,7 @@ type Node struct {
 	calls  []string
 	told   []httpapi.Message
 	swaps  []httpapi.SwapRequest
+	shadow *httpapi.ShadowView
 }
 
 var _ httpapi.Node = (*Node)(nil)
@@ -178,7 +179,59 @@ func (n *Node) Strategies(context.Context) (httpapi.StrategiesView, error) {
 	if n.OnStrategies != nil {
 		return n.OnStrategies(), n.Err
 	}
-	return httpapi.StrategiesView{Strategies: []httpapi.StrategyView{strategy("counter", [32]byte{1}, "builtin:leastshard")}}, n.Err
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	v := strategy("counter", [32]byte{1}, "builtin:leastshard")
+	v.Shadow = n.shadow
+	return httpapi.StrategiesView{Strategies: []httpapi.StrategyView{v}}, n.Err
+}
+
+// Shadow is what a shadow looks like that has differed.
+func Shadow(digest [32]byte, source string) *httpapi.ShadowView {
+	fuel, p99, micros, since := uint64(40_500), uint64(41_000), uint64(210), "2026-12-01T10:02:03Z"
+	return &httpapi.ShadowView{Name: "mine", Digest: "sha256:" + hex.EncodeToString(digest[:]), Source: source, State: httpapi.ShadowRunning, Set: "2026-12-01T10:02:00Z", Since: &since,
+		Calls: 12, Skipped: 1, Compared: 11, Differed: 2, Agreed: 3, Moves: httpapi.BothCounts{Active: 4, Shadow: 1},
+		Fuel: httpapi.FuelView{Last: &fuel, P99: &p99, Limit: 500_000_000}, Time: httpapi.TimeView{Last: &micros, P99: &micros},
+		Last: &httpapi.DifferenceView{Op: "rebalance", At: "2026-12-01T10:03:00Z", Counts: httpapi.BothCounts{Active: 2, Shadow: 1},
+			Active: []httpapi.MoveView{{Shard: 3, From: "a", To: "b", Reason: "fewest shards"}, {Shard: 7, From: "a", To: "c"}},
+			Shadow: []httpapi.MoveView{{Shard: 7, From: "a", To: "b"}}}}
+}
+
+// Promote implements httpapi.Strategies, as do the following.
+func (n *Node) Promote(_ context.Context, t sharding.TypeName, digest *[32]byte) (httpapi.StrategyView, error) {
+	if err := n.note("promote %s %s", t, digestText(digest)); err != nil {
+		return httpapi.StrategyView{}, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.shadow == nil {
+		return httpapi.StrategyView{}, &httpapi.Problem{Kind: httpapi.KindConflict, Detail: string(t) + " has no shadow to promote"}
+	}
+	v := strategy(t, [32]byte{2}, n.shadow.Source)
+	v.Name, v.Digest, v.Previous = n.shadow.Name, n.shadow.Digest, &httpapi.PreviousView{Digest: strategy(t, [32]byte{1}, "").Digest, Source: "builtin:leastshard"}
+	n.shadow = nil
+	return v, nil
+}
+
+// Rollback goes back to builtin:leastshard.
+func (n *Node) Rollback(_ context.Context, t sharding.TypeName, from *[32]byte) (httpapi.StrategyView, error) {
+	return strategy(t, [32]byte{1}, "builtin:leastshard"), n.note("rollback %s %s", t, digestText(from))
+}
+
+// EndShadow ends the shadow that Swap has set.
+func (n *Node) EndShadow(_ context.Context, t sharding.TypeName) (httpapi.StrategyView, error) {
+	err := n.note("end-shadow %s", t)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.shadow = nil
+	return strategy(t, [32]byte{1}, "builtin:leastshard"), err
+}
+
+func digestText(d *[32]byte) string {
+	if d == nil {
+		return "-"
+	}
+	return hex.EncodeToString(d[:4])
 }
 
 func strategy(t sharding.TypeName, digest [32]byte, source string) httpapi.StrategyView {
@@ -207,6 +260,12 @@ func (n *Node) Swap(_ context.Context, r httpapi.SwapRequest) (httpapi.SwapView,
 	var digest [32]byte
 	if r.Digest != nil {
 		digest = *r.Digest
+	}
+	if r.Shadow {
+		n.shadow = Shadow(digest, r.Source)
+		v := strategy(r.Type, [32]byte{1}, "builtin:leastshard")
+		v.Shadow = n.shadow
+		return httpapi.SwapView{StrategyView: v}, nil
 	}
 	return httpapi.SwapView{StrategyView: strategy(r.Type, digest, r.Source)}, nil
 }
